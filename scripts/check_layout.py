@@ -24,11 +24,12 @@ BELOW = {
     'backend': ['base'],
     'graph': ['backend', 'config'],
     'brainscript': ['config', 'graph'],
+    'cntk': ['graph'],
     'reader': ['config'],
     'optim': ['config'],
     'collective': ['comm', 'codec'],
     'parallel': ['config', 'collective'],
-    'train': ['parallel', 'graph', 'brainscript', 'reader', 'optim'],
+    'train': ['parallel', 'graph', 'brainscript', 'cntk', 'reader', 'optim'],
     'actions': ['train'],
     'launch': ['comm'],
     '.': ['actions', 'launch'],  # main.cpp

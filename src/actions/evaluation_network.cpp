@@ -8,6 +8,7 @@
 #include <functional>
 #include <regex>
 
+#include "cntk/model.h"
 #include "reader/fault_budget.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
@@ -142,7 +143,15 @@ void check_model_to_read(const ActionContext& context, const std::string& model_
                       "add modelPath = \"...\"");
     return;
   }
-  if (file_exists(model_path) || context.is_model_to_come(model_path)) return;
+  if (context.is_model_to_come(model_path)) return;
+  if (file_exists(model_path)) {
+    try {
+      if (cntk::is_model(model_path)) cntk::read_model(model_path);  // it may hold nodes that are not known here
+    } catch (const Error& e) {
+      context.problem("modelPath", e.what());
+    }
+    return;
+  }
   const auto last = last_model_epoch(model_path);
   if (!exact && last >= 0) return;
   std::string fix = "train first, or correct modelPath";

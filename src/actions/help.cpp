@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actions/device.h"
+#include "actions/model_commands.h"
 #include "actions/together.h"
 #include "brainscript/function_help.h"
 #include "comm/session.h"
@@ -182,7 +183,12 @@ std::optional<int> answer(const config::CommandLine& line, Communicator& world) 
     text = usage_text();
   else if (line.version)
     text = version_text();
-  else if (line.help_topic.empty() && !line.dump_config)
+  else if (!line.model_command.empty()) {
+    if (!together(world, [&] {
+          if (world.rank() == 0) text = run_model_command(line.model_command);
+        }))
+      return wrong_configuration;
+  } else if (line.help_topic.empty() && !line.dump_config)
     return std::nullopt;
   else if (line.help_topic.empty())
     text = config::dump_config(line.config);

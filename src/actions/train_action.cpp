@@ -81,24 +81,34 @@ SourcePos place_of_network(const ActionContext& context, const SgdOptions& sgd) 
   return context.command.where();
 }
 
-// A model that action edit has saved as modelPath.0 replaces the description, as in CNTK.
-std::optional<graph::Graph> edited_start(const ActionContext& context, const Training& t) {
-  const std::string start = model_name(t.model_path, 0, t.sgd.max_epochs);
+// A network that replaces the description, as in CNTK: that of the newest file of the training if the file says so or
+// is CNTK's, or of a model that action edit has saved as modelPath.0.
+std::optional<graph::Graph> network_of_files(const ActionContext& context, const Training& t) {
   if (!t.make_mode || t.model_path.empty()) return std::nullopt;
-  if (context.is_to_come(start)) throw ModelToCome{start};
-  if (!is_edited_model(start, context.models_to_come ? nullptr : context.world)) return std::nullopt;
-  context.notice(fmt::format(
-      "the network is that of '{}', which action edit made; the description in '{}' is not used (makeMode = false "
-      "uses it)",
-      start, context.command_name));
-  return model_loader(context)(start);
+  const std::string first = model_name(t.model_path, 0, t.sgd.max_epochs);
+  if (context.is_to_come(first)) throw ModelToCome{first};
+  Communicator* const reads = context.models_to_come ? nullptr : context.world;
+  std::vector<std::string> said_when_it_resumes;
+  const auto point = reads ? find_resume_point(t.model_path, t.sgd.max_epochs, *reads, said_when_it_resumes)
+                           : find_resume_point(t.model_path, t.sgd.max_epochs, said_when_it_resumes);
+  const std::string path = point && !point->finished ? point->model : first;
+  const std::string_view kind = point && !point->finished ? point->model_kind() : "model";
+  for (const auto& [file, as] : {std::pair(path, kind), std::pair(first, std::string_view("model"))}) {
+    if (!replaces_description(file, reads, as)) continue;
+    context.notice(
+        fmt::format("the network is that of '{}'; the description in '{}' is not used (makeMode = false uses it)", file,
+                    context.command_name));
+    return load_trained(file, reads, as);
+  }
+  return std::nullopt;
 }
 
 void make_network(const ActionContext& context, const TrainOptions& of_action, Training& t) {
   const auto before = context.problems->count();
-  auto edited = edited_start(context, t);
-  graph::Graph graph = edited
-                           ? std::move(*edited)
+  auto of_files = network_of_files(context, t);
+  t.network_of_files = of_files.has_value();
+  graph::Graph graph = of_files
+                           ? std::move(*of_files)
                            : build_network(context.command, {context.problems, context.notices, context.constant_seed,
                                                              context.seed, model_loader(context)});
   if (context.problems->count() > before) return;

@@ -262,6 +262,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   result.empty = words.empty();
   if (result.empty) return result;
+  if (words[0] == "info" || words[0] == "import") {
+    result.model_command = words;
+    return result;
+  }
   result.help_topic = help_topic_in(words);
   result.help = result.help_topic.empty() && std::ranges::any_of(words, [](auto& w) { return equal_keys(w, "help"); });
   if (result.help || !result.help_topic.empty()) return result;
@@ -300,7 +304,9 @@ std::string usage() {
   text +=
       "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
-  text += "       trainer help=list         names everything that can be explained\n\n";
+  text += "       trainer help=list         names everything that can be explained\n";
+  text += "       trainer info MODEL        shows the nodes, parameters and statistics of a model, of this program or CNTK's\n";
+  text += "       trainer import MODEL OUT  writes a model of CNTK in this program's format\n\n";
   text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";
   for (const CLI::Option* option : app.get_options())
     text += fmt::format("  {:<16} {}\n", option->get_name(false, true), option->get_description());

@@ -15,13 +15,14 @@ struct CommandLine {
   bool help = false, version = false, check = false, verbose = false, dump_config = false;
   bool strict = false;
   std::string help_topic;                 // help=NAME
+  std::vector<std::string> model_command;  // "info" or "import", and the files behind it
   Record config;                          // the top level
   std::vector<std::string> config_files;  // in order, includes not counted
   Notices notices;
 };
 
 // Throws ConfigError with everything that is wrong. `currentDirectory=` words take effect at once. With --help,
-// --version or help=NAME nothing is loaded.
+// --version, help=NAME or a command on model files nothing is loaded.
 CommandLine parse_command_line(int argc, const char* const* argv);
 std::string usage();
 

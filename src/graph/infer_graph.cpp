@@ -330,13 +330,15 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
 
 }  // namespace
 
-std::vector<Diagnostic> reconcile_axes(Graph& graph) {
+std::vector<Diagnostic> reconcile_axes(Graph& graph, std::size_t most) {
   std::vector<Diagnostic> warnings;
   std::set<std::string> made;  // axes that operations open bear the names of those
   for (const Node& n : graph.nodes)
     if (makes_axis(n)) made.insert(n.name);
   if (made.empty()) return warnings;
-  while (const auto mixed = find_mixed_axes(graph)) {
+  while (warnings.size() < most) {
+    const auto mixed = find_mixed_axes(graph);
+    if (!mixed) break;
     if (!made.contains(mixed->first_axis) && !made.contains(mixed->second_axis)) break;
     Node equal;
     equal.operation = "ReconcileDynamicAxis";

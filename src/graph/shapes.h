@@ -3,6 +3,7 @@
 // node by node (infer_shape); Network infers a whole graph, including dims of 0 (infer_graph).
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,8 +65,9 @@ std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& ord
 
 // Operands on different dynamic axes of which one was made by First, Last, Gather or a similar operation may have equal
 // sequences. Adds a ReconcileDynamicAxis there, which compares them in each minibatch, and returns a warning for each.
-// Axes that the user declared differently are not reconciled; shape inference rejects mixing them.
-std::vector<Diagnostic> reconcile_axes(Graph&);
+// Axes that the user declared differently are not reconciled; shape inference rejects mixing them, and what is left
+// after `most` places.
+std::vector<Diagnostic> reconcile_axes(Graph&, std::size_t most = std::numeric_limits<std::size_t>::max());
 
 // Throws ConfigError at the node: what is wrong with it, and what helps.
 [[noreturn]] void fail(const Node& node, const std::string& what, const std::string& fix);

@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+#include "parallel/local_gradients.h"
+#include "train/cntk_checkpoint.h"
 #include "train/container.h"
 #include "train/file.h"
 #include "tutti/error.h"
@@ -86,7 +88,7 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, const Checkpoi
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
   const std::string name = model_name(f.model_path, state.epoch, f.max_epochs);
   const Snapshot model = snapshot(name, "model"), checkpoint = snapshot(checkpoint_name(name), "checkpoint");
-  write_model(*model, parts.model);
+  write_model(*model, parts.model, parts.network_of_files);
   checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
   write_state(checkpoint.get(), state, parts, comm);
   write(writer, {name, [f, model, checkpoint, epoch = state.epoch] {
@@ -106,7 +108,7 @@ void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, const Chec
   // One file, because two could not be replaced atomically.
   const std::string name = mid_epoch_name(f.model_path, state.epoch);
   const Snapshot file = snapshot(name, "checkpoint");
-  write_model(*file, parts.model);
+  write_model(*file, parts.model, parts.network_of_files);
   write_state(file.get(), state, parts, comm);
   write(writer, {name, [file] {
                    file->finish();
@@ -151,7 +153,7 @@ void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const Chec
                      BackgroundWriter* writer) {
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm, writer);
   if (state.epoch > 0) return save_epoch(f, state, parts, comm, writer);
-  if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model);
+  if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model, parts.network_of_files);
 }
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
@@ -162,6 +164,7 @@ CheckpointState load_state(const ResumePoint& point, const Visit& optimizer, Com
   CheckpointState state;
   state.epoch = point.epoch;
   if (point.checkpoint.empty()) return state;
+  if (has_cntk_state(point, comm)) return load_cntk_state(point, optimizer, comm);
   const auto reader = open_on_rank_0(point.checkpoint, comm);
   broadcast_state(comm, reader.get(), "state/", [&](Archive& a) { state.archive(a); });
   broadcast_state(comm, reader.get(), "optimizer/", optimizer);
@@ -172,6 +175,10 @@ RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointPa
   RankStateReport report;
   if (point.checkpoint.empty()) {
     if (point.epoch > 0) report.lost = "there is no checkpoint next to the model";
+    return report;
+  }
+  if (has_cntk_state(point, comm)) {
+    if (parts.rank_state_name != NoExchange::name) report.lost = "the checkpoint was written by CNTK";
     return report;
   }
   const auto reader = open_on_rank_0(point.checkpoint, comm);

@@ -98,6 +98,8 @@ struct CheckpointParts {
   Visit common_state;
   Visit rank_state;
   std::string rank_state_name;
+  // The network is that of files, as one that action edit has made; a restart takes it from the files again.
+  bool network_of_files = false;
 };
 struct CheckpointFiles {
   std::string model_path;

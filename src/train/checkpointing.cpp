@@ -9,10 +9,12 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/exit_codes.h"
+#include "cntk/model.h"
 #include "optim/optimizer_options.h"
 #include "optim/sharded_optimizer.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
+#include "train/cntk_checkpoint.h"
 #include "train/file.h"
 #include "train/memory_blocks.h"
 #include "train/replica_check.h"
@@ -62,9 +64,12 @@ void archive_optimizer(Training& t, Archive* to, bool loading) {
 }
 
 CheckpointParts parts_of(Training& t, ModelView model) {
-  return {std::move(model), [&](Archive* to) { archive_optimizer(t, to, false); },
-          [&](Archive& a) { archive_common_state(t, a); }, [&](Archive& a) { archive_rank_state(t, a); },
-          t.method_name};
+  return {std::move(model),
+          [&](Archive* to) { archive_optimizer(t, to, false); },
+          [&](Archive& a) { archive_common_state(t, a); },
+          [&](Archive& a) { archive_rank_state(t, a); },
+          t.method_name,
+          t.network_of_files};
 }
 
 constexpr int kMostFailures = 3;  // checkpoints in a row that may fail
@@ -172,6 +177,13 @@ auto or_else(const std::string& other_way, Part part) {
   }
 }
 
+// CNTK saves the rate and the minibatch size of every epoch; they count only where AutoAdjust would have chosen them.
+void forget_listed_settings(Training& t) {
+  const auto epochs = static_cast<std::size_t>(t.progress.epoch);
+  if (!t.sgd.auto_adjust || epochs < t.sgd.listed_learning_rates()) t.adjust.learning_rate = 0;
+  if (!t.sgd.auto_adjust || !t.sgd.auto_adjust->adjust_minibatch) t.adjust.minibatch_size = 0;
+}
+
 void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
   or_else("give the network the layers and sizes that it had", [&] { load_model(point, model.view, *t.world); });
@@ -189,13 +201,19 @@ void load(Training& t, const ResumePoint& point) {
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
   t.rate_factor = s.rate_factor;
+  if (has_cntk_state(point, *t.world)) forget_listed_settings(t);
   t.resumed = Resumed{point, s.interval_metrics};
 }
 
 void log_finished(const Training& t, const ResumePoint& point) {
   log::line(fmt::format("Final model exists: {}", t.model_path));
   log::line("No further training is necessary.");
-  if (point.checkpoint.empty())
+  if (cntk::is_model(t.model_path) && last_model_epoch(t.model_path) < 0)
+    log::line(
+        fmt::format("To continue training: CNTK's files do not say how many epochs were trained. Rename '{0}' to "
+                    "{0}.<epochs> (and '{0}.ckp' to {0}.<epochs>.ckp), and raise maxEpochs above that number.",
+                    t.model_path));
+  else if (point.checkpoint.empty())
     log::line(
         fmt::format("To continue training: '{}' is missing, so the number of trained epochs is unknown. Remove '{}' to "
                     "continue from the newest numbered model, or set makeMode = false to start from scratch.",

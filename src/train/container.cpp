@@ -25,7 +25,7 @@ namespace {
 // A byte above 127, both line ends and a control character, so that damage by text-mode transfers shows at once.
 constexpr std::array<char, 8> magic = {'\x89', 'T', 'U', 'T', 'T', 'I', '\n', '\x1a'};
 constexpr std::array<char, 8> end_magic = {'T', 'U', 'T', 'T', 'I', 'E', 'N', 'D'};
-constexpr std::uint32_t version = 1, byte_order = 0x01020304;
+constexpr std::uint32_t version = container_version, byte_order = 0x01020304;
 constexpr std::uint64_t alignment = 64;
 
 struct Header {
@@ -220,6 +220,15 @@ T ContainerReader::get(std::uint64_t from) const {
   T v;
   file_.read(from, writable_bytes(v));
   return v;
+}
+
+std::string container_kind(const std::string& path) {
+  const File file = File::open(path);
+  Header header{};
+  if (file.size() < sizeof(Header)) return {};
+  file.read(0, writable_bytes(header));
+  return header.magic == magic ? std::string(header.kind.data(), ::strnlen(header.kind.data(), header.kind.size()))
+                               : std::string();
 }
 
 ContainerReader::ContainerReader(std::string path, std::string_view kind)

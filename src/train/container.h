@@ -19,6 +19,10 @@
 
 namespace tutti {
 
+constexpr std::uint32_t container_version = 1;
+// The kind of a container by its first bytes, unverified; "" for other files. Throws Error if there is no such file.
+std::string container_kind(const std::string& path);
+
 enum class EntryType : std::uint32_t { boolean = 1, integer = 2, number = 3, text = 4, floats = 5 };
 
 struct Entry {

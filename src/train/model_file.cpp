@@ -8,20 +8,23 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <ostream>
 #include <regex>
 #include <set>
 
+#include "cntk/model.h"
 #include "train/file.h"
 #include "train/rank_state.h"
 #include "tutti/error.h"
+#include "tutti/log.h"
 
 namespace tutti {
 
 namespace {
 
 constexpr const char* prefix = "value/";
-constexpr const char* edited = "edited";
+constexpr const char* edited = "edited";  // the network replaces the description
 
 Shape shape_of(const Entry& e) { return {{e.dims.begin(), e.dims.end()}}; }
 
@@ -114,8 +117,31 @@ graph::Graph parse(const std::string& text) {
   return g;
 }
 
-graph::Graph read_trained(const std::string& path) {
-  const ContainerReader r(path, "model");
+// A model of CNTK. What differs from the file is said where its values are used.
+graph::Graph read_cntk_graph(const std::string& path) {
+  cntk::Model model = cntk::read_model(path);
+  for (const std::string& note : model.notes) log::line(fmt::format("Model of CNTK '{}': {}.", path, note));
+  return std::move(model.graph);
+}
+
+void copy_values(const graph::Graph& from, const std::string& path, ModelView& m) {
+  std::map<std::string_view, const graph::Node*> nodes;
+  for (const graph::Node& n : from.nodes) nodes[n.name] = &n;
+  for (ModelValue& v : m.values) {
+    const auto found = nodes.find(v.name);
+    if (found == nodes.end() || !found->second->start)
+      throw Error(fmt::format("'{}' has no values for '{}': the network has changed since", path, v.name));
+    const std::vector<float>& stored = *found->second->start;
+    if (stored.size() != v.values.size())
+      throw Error(fmt::format("'{}' has {} values for '{}', the network has {}: the network has changed since", path,
+                              stored.size(), v.name, to_string(v.shape)));
+    std::ranges::copy(stored, v.values.begin());
+  }
+}
+
+graph::Graph read_trained(const std::string& path, std::string_view kind) {
+  if (cntk::is_model(path)) return read_cntk_graph(path);
+  const ContainerReader r(path, kind);
   graph::Graph graph = parse_graph(r.text("graph"), path);
   for (graph::Node& node : graph.nodes)
     for (const char* suffix : {"", ".samplesSeen"}) {  // the latter: what batch normalisation remembers
@@ -242,7 +268,8 @@ std::size_t ModelView::bytes() const {
   return sum;
 }
 
-void write_model(ContainerWriter& w, const ModelView& m) {
+void write_model(ContainerWriter& w, const ModelView& m, bool replaces_description) {
+  if (replaces_description) w.add(edited, true);
   w.add("graph", to_text(*m.graph));
   for (const ModelValue& v : m.values) w.add(prefix + v.name, v.shape, v.values);
 }
@@ -260,38 +287,44 @@ void read_model_values(const ContainerReader& r, ModelView& m) {
   }
 }
 
-void save_model(const std::string& path, const ModelView& m, bool made_by_edit) {
+void save_model(const std::string& path, const ModelView& m, bool replaces_description) {
   ContainerWriter w(path, "model");
-  if (made_by_edit) w.add(edited, true);
-  write_model(w, m);
+  write_model(w, m, replaces_description);
   w.finish();
   w.commit();
 }
 
-bool is_edited_model(const std::string& path, Communicator* comm) {
+bool replaces_description(const std::string& path, Communicator* comm, std::string_view kind) {
   std::uint8_t found = 0;
-  on_rank_0(comm, [&] { found = file_exists(path) && ContainerReader(path, "model").has(edited); });
+  on_rank_0(comm, [&] { found = file_exists(path) && (cntk::is_model(path) || ContainerReader(path, kind).has(edited)); });
   if (comm) comm->broadcast(0, writable_bytes(found));
   return found != 0;
 }
 
 graph::Graph load_graph(const std::string& path, Communicator* comm, std::string_view kind) {
   std::string text;
-  on_rank_0(comm, [&] { text = ContainerReader(path, kind).text("graph"); });
+  on_rank_0(comm, [&] {
+    text = cntk::is_model(path) ? to_text(cntk::read_model(path).graph) : ContainerReader(path, kind).text("graph");
+  });
   if (comm) broadcast_text(*comm, text);
   return parse_graph(text, path);
 }
 
 void load_values(const std::string& path, ModelView& m, Communicator* comm, std::string_view kind) {
-  on_rank_0(comm, [&] { read_model_values(ContainerReader(path, kind), m); });
+  on_rank_0(comm, [&] {
+    if (cntk::is_model(path))
+      copy_values(read_cntk_graph(path), path, m);
+    else
+      read_model_values(ContainerReader(path, kind), m);
+  });
   if (!comm) return;
   for (ModelValue& v : m.values)
     if (!v.values.empty()) comm->broadcast(0, std::as_writable_bytes(v.values));
 }
 
-graph::Graph load_trained(const std::string& path, Communicator* comm) {
+graph::Graph load_trained(const std::string& path, Communicator* comm, std::string_view kind) {
   graph::Graph graph;
-  on_rank_0(comm, [&] { graph = read_trained(path); });
+  on_rank_0(comm, [&] { graph = read_trained(path, kind); });
   if (!comm) return graph;
   std::string text = to_text(graph);
   broadcast_text(*comm, text);

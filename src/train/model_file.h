@@ -34,20 +34,20 @@ ModelView view_model(Network&);
 std::string to_text(const graph::Graph&);
 graph::Graph parse_graph(const std::string& text, const std::string& from);
 
-void write_model(ContainerWriter&, const ModelView&);
+// `replaces_description`: a training that goes on from the file takes its network, instead of the description's.
+void write_model(ContainerWriter&, const ModelView&, bool replaces_description = false);
 // Loads values by name. Throws Error if a value is missing, surplus or of another shape.
 void read_model_values(const ContainerReader&, ModelView&);
 
-// `made_by_edit`: as modelPath.0 it is the start of a training, instead of a network description.
-void save_model(const std::string& path, const ModelView&, bool made_by_edit = false);
+void save_model(const std::string& path, const ModelView&, bool replaces_description = false);
 
 // With a communicator, rank 0 reads for all, so other ranks need not see the file. If it fails, every rank throws the
 // same Error. Collective then. `kind`: "model", or "checkpoint" for a mid-epoch file.
-bool is_edited_model(const std::string& path, Communicator* = nullptr);
+bool replaces_description(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
 graph::Graph load_graph(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
 void load_values(const std::string& path, ModelView&, Communicator* = nullptr, std::string_view kind = "model");
 // The graph with its values (Node::start): a model as the start of another network.
-graph::Graph load_trained(const std::string& path, Communicator* = nullptr);
+graph::Graph load_trained(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
 
 // The text of action dumpNode, token for token as CNTK prints it.
 struct DumpOptions {

@@ -116,7 +116,7 @@ class ReceivedArchive final : public ByteArchive {
 // Loads on rank 0 and broadcasts every value; all ranks request the same entries in the same order.
 class BroadcastArchive final : public ByteArchive {
  public:
-  BroadcastArchive(Communicator& c, LoadingArchive* source) : comm_(c), source_(source) {}
+  BroadcastArchive(Communicator& c, ByteArchive* source) : comm_(c), source_(source) {}
   bool loading() const override { return true; }
   bool has(std::string_view name) const override {
     std::uint8_t there = source_ && source_->has(name);
@@ -136,7 +136,7 @@ class BroadcastArchive final : public ByteArchive {
 
  private:
   Communicator& comm_;
-  LoadingArchive* source_;
+  ByteArchive* source_;
 };
 
 void write_received(Communicator& comm, int from, ContainerWriter& writer, const std::string& prefix) {
@@ -215,9 +215,13 @@ void spread_state(Communicator& comm, const ContainerReader* reader, int old_ran
 void broadcast_state(Communicator& comm, const ContainerReader* reader, const std::string& prefix, const Visit& visit) {
   std::unique_ptr<LoadingArchive> source;
   if (comm.rank() == 0) source = std::make_unique<LoadingArchive>(*reader, prefix);
-  BroadcastArchive a(comm, source.get());
-  visit(a);
+  broadcast_state(comm, source.get(), visit);
   on_rank_0(comm, [&] { source->finish(); });
+}
+
+void broadcast_state(Communicator& comm, ByteArchive* source, const Visit& visit) {
+  BroadcastArchive a(comm, source);
+  visit(a);
 }
 
 }  // namespace tutti

@@ -34,5 +34,7 @@ std::string rank_prefix(int rank);  // of its entries
 std::set<std::string> gone_with_ranks(const ContainerReader&, int old_ranks, int ranks);
 // Every rank loads the same entries "<prefix><name>". Collective.
 void broadcast_state(Communicator&, const ContainerReader* reader, const std::string& prefix, const Visit&);
+// The same from another archive; `source` is null on the ranks other than 0.
+void broadcast_state(Communicator&, ByteArchive* source, const Visit&);
 
 }  // namespace tutti

@@ -9,6 +9,8 @@
 #include <functional>
 #include <set>
 
+#include "cntk/checkpoint.h"
+#include "cntk/model.h"
 #include "train/checkpoint.h"
 #include "train/container.h"
 #include "train/file.h"
@@ -96,8 +98,13 @@ class Search {
   }
 
  private:
-  // The epochs in the state next to the final model: fewer than max_epochs_ if the run has become longer.
+  // The epochs in the state next to the final model: fewer than max_epochs_ if the run has become longer. CNTK's state
+  // does not say, but CNTK keeps the models of all epochs before the last.
   std::optional<std::int64_t> epochs_of_final_model() const {
+    if (cntk::is_model(path_)) {
+      const std::int64_t last = last_model_epoch(path_);
+      return last >= 0 ? std::optional(last + 1) : std::nullopt;
+    }
     const std::string checkpoint = checkpoint_name(path_);
     if (!file_exists(path_) || !file_exists(checkpoint)) return std::nullopt;
     try {
@@ -123,9 +130,15 @@ class Search {
     const std::string checkpoint = checkpoint_name(model);
     if (!file_exists(model)) return std::nullopt;
     try {
-      const std::uint64_t checksum = ContainerReader(model, "model").checksum();
+      if (cntk::is_model(model)) cntk::read_model(model);  // as damage is found when a container is opened
+      const std::uint64_t checksum = cntk::is_model(model) ? 0 : ContainerReader(model, "model").checksum();
       ResumePoint point{epoch == max_epochs_, epoch, false, model, {}};
       if (point.finished && final_epoch_ > max_epochs_) point.epoch = final_epoch_;
+      if (epoch > 0 && cntk::is_checkpoint(checkpoint)) {  // it does not name its model
+        cntk::read_checkpoint(checkpoint);
+        point.checkpoint = checkpoint;
+        return point;
+      }
       if (epoch > 0 && file_exists(checkpoint)) {
         const ContainerReader reader(checkpoint, "checkpoint");
         if (std::bit_cast<std::uint64_t>(reader.integer("model checksum")) != checksum)

@@ -90,7 +90,7 @@ void SgdOptions::describe(config::Fields& f) {
 }
 
 void SgdOptions::describe_schedule(config::Fields& f) {
-  f("maxEpochs", max_epochs, "total number of epochs, including those before a restart");
+  f("maxEpochs", max_epochs, "total number of epochs, including those before a restart; 0 saves the initial model");
   f.required("maxEpochs");
   f("epochSize", epoch_size, "samples per epoch over all ranks; 0 = the whole data set");
   f("minibatchSize", minibatch_size, "samples per minibatch over all ranks, per epoch");
@@ -163,7 +163,7 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   const auto at_most = [&](const char* key, std::int64_t v, std::int64_t most) {
     if (v > most) f.problem(key, fmt::format("{} must be at most {}", key, most));
   };
-  if (f.given("maxEpochs")) at_least("maxEpochs", max_epochs, 1);
+  if (f.given("maxEpochs")) at_least("maxEpochs", max_epochs, 0);
   at_most("maxEpochs", max_epochs, 1'000'000'000);
   at_least("epochSize", epoch_size, 0);
   at_most("epochSize", epoch_size, 1'000'000'000'000'000);

@@ -43,6 +43,7 @@ struct Training {
   LinkSpeed link;                             // between these ranks, if a placement depends on it
   std::string placement;                      // the table of the layers' placements
   std::unique_ptr<Network> network;
+  bool network_of_files = false;  // not of the description
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
   std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums

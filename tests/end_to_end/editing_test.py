@@ -109,7 +109,7 @@ class EditingTest(support.TrainerTest):
     def test_a_layer_is_added_between_two_trainings(self):
         text = self.run_commands().text
         self.assertIn("Edited model saved to 'two/net.dnn.0'.", text)
-        self.assertIn("the network is that of 'two/net.dnn.0', which action edit made", text)
+        self.assertIn("the network is that of 'two/net.dnn.0'; the description in", text)
         dumped = (self.directory / 'two/net.dnn.0.dump.txt').read_text()
         self.assertIn('L2.BFF.T=Times ( L2.BFF.W , L1.S )', dumped)
         self.assertIn('CE.BFF.T=Times ( CE.BFF.W , L2.S )', dumped)

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/model_commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "cntk/checkpoint.h"
+#include "cntk/model.h"
+#include "graph/kernel.h"
+#include "graph/shapes.h"
+#include "train/model_file.h"
+#include "tutti/error.h"
+
+namespace tutti::actions {
+namespace {
+
+using Table = std::vector<std::vector<std::string>>;
+
+// Columns as wide as their widest cell; the last one has no end.
+std::string aligned(const Table& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format(" {:{}} ", row[c], widths[c]);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+// The shapes of all nodes; none where the graph does not say them.
+std::vector<std::optional<Shape>> shapes_of(const graph::Graph& g, std::string& problem) {
+  std::vector<std::optional<Shape>> shapes(g.nodes.size());
+  graph::Graph copy = g;
+  std::vector<std::size_t> all;
+  for (std::size_t n = 0; n < g.nodes.size(); ++n) all.push_back(n);
+  try {
+    const auto values = graph::infer_graph(copy, graph::evaluation_order(copy, all));
+    for (const auto n : all) shapes[n] = values[n].shape;
+  } catch (const ConfigError& e) {
+    problem = e.what();
+  }
+  return shapes;
+}
+
+std::string node_table(const graph::Graph& g, const std::vector<std::optional<Shape>>& shapes) {
+  Table rows = {{"node", "operation", "shape", "inputs"}};
+  for (std::size_t n = 0; n < g.nodes.size(); ++n) {
+    std::vector<std::string> inputs;
+    for (const auto in : g.nodes[n].inputs) inputs.push_back(g.nodes[in].name);
+    rows.push_back({g.nodes[n].name, g.nodes[n].operation, shapes[n] ? to_string(*shapes[n]) : "?",
+                    fmt::format("{}", fmt::join(inputs, ", "))});
+  }
+  return aligned(rows);
+}
+
+std::string sets_text(const graph::Graph& g) {
+  std::string text;
+  const auto line = [&](const char* name, const std::vector<std::size_t>& set) {
+    std::vector<std::string> names;
+    for (const auto n : set) names.push_back(g.nodes[n].name);
+    if (!names.empty()) text += fmt::format("  {:12} {}\n", name, fmt::join(names, ", "));
+  };
+  line("features", g.features);
+  line("labels", g.labels);
+  line("criteria", g.criteria);
+  line("evaluations", g.evaluations);
+  line("outputs", g.outputs);
+  return text;
+}
+
+struct Summary {
+  double mean = 0, deviation = 0, least = 0, most = 0;
+};
+Summary summary_of(const std::vector<float>& values) {
+  Summary s;
+  if (values.empty()) return s;
+  const auto n = static_cast<double>(values.size());
+  for (const float v : values) s.mean += v / n;
+  for (const float v : values) s.deviation += (v - s.mean) * (v - s.mean) / n;
+  s.deviation = std::sqrt(s.deviation);
+  const auto [least, most] = std::ranges::minmax(values);
+  s.least = least, s.most = most;
+  return s;
+}
+
+std::string value_table(const graph::Graph& g, const std::vector<std::optional<Shape>>& shapes) {
+  Table rows = {{"values", "of", "shape", "mean", "deviation", "smallest", "largest"}};
+  std::size_t trained = 0, constant = 0, tensors = 0;
+  std::string counts;
+  for (std::size_t n = 0; n < g.nodes.size(); ++n) {
+    const graph::Node& node = g.nodes[n];
+    if (!node.start) continue;
+    if (node.operation == "BatchNormalization") {
+      counts += fmt::format("  {}: {} samples seen\n", node.name, graph::samples_seen(node.start->data()));
+      continue;
+    }
+    const bool parameter = node.operation == "LearnableParameter";
+    const double rate = graph::number(node, "learningRateMultiplier", 1);
+    (parameter && rate != 0 ? trained : constant) += node.start->size();
+    tensors += parameter;
+    const std::string kind = !parameter  ? node.operation
+                             : rate == 0 ? "constant"
+                             : rate == 1 ? "parameter"
+                                         : fmt::format("parameter, rate x {:g}", rate);
+    const Summary s = summary_of(*node.start);
+    rows.push_back({node.name, kind, shapes[n] ? to_string(*shapes[n]) : fmt::format("{}", node.start->size()),
+                    fmt::format("{:.6g}", s.mean), fmt::format("{:.6g}", s.deviation), fmt::format("{:.6g}", s.least),
+                    fmt::format("{:.6g}", s.most)});
+  }
+  std::string text = aligned(rows);
+  text += fmt::format("\n{} trained and {} other values in {} parameters and {} statistics\n", trained, constant,
+                      tensors, rows.size() - 1 - tensors);
+  if (!counts.empty()) text += "\nbatch normalisation:\n" + counts;
+  return text;
+}
+
+std::string graph_text(const graph::Graph& g) {
+  std::string problem;
+  const auto shapes = shapes_of(g, problem);
+  std::string text =
+      fmt::format("{} nodes\n{}\n{}\n{}", g.nodes.size(), sets_text(g), node_table(g, shapes), value_table(g, shapes));
+  if (!problem.empty()) text += fmt::format("\nnot all shapes are known: {}\n", problem);
+  return text;
+}
+
+std::string cntk_model_text(const std::string& path) {
+  const cntk::Model m = cntk::read_model(path);
+  std::string text = fmt::format("'{}': model of CNTK, format version {}, {}\n", path, m.version,
+                                 m.double_precision ? "double" : "float");
+  for (const std::string& note : m.notes) text += fmt::format("note: {}\n", note);
+  return text + graph_text(m.graph);
+}
+
+std::string cntk_checkpoint_text(const std::string& path) {
+  const cntk::Checkpoint c = cntk::read_checkpoint(path);
+  std::string text = fmt::format(
+      "'{}': checkpoint of CNTK\n  samples seen        {}\n  learning rate       {:g} per sample\n  previous criterion "
+      " "
+      "{:g}\n  minibatch size      {}\n  block momentum      {}\nsmoothed gradients, in the order of the names of the "
+      "trained parameters:\n",
+      path, c.total_samples, c.learning_rate, c.previous_criterion, c.minibatch_size,
+      c.block_momentum ? "yes (not read)" : "no");
+  Table rows = {{"size", "mean", "deviation"}};
+  for (const cntk::Matrix& g : c.gradients) {
+    const Summary s = summary_of(*g.values);
+    rows.push_back(
+        {fmt::format("{} x {}", g.rows, g.columns), fmt::format("{:.6g}", s.mean), fmt::format("{:.6g}", s.deviation)});
+  }
+  return text + aligned(rows);
+}
+
+std::string entry_text(const ContainerReader& r, const std::string& name, const Entry& e) {
+  const auto value = [&]<class T>(T v) {
+    r.read(name, e.type, writable_bytes(v));
+    return fmt::format("{}", v);
+  };
+  switch (e.type) {
+    case EntryType::boolean:
+      return value(std::uint8_t{}) == "0" ? "false" : "true";
+    case EntryType::integer:
+      return value(std::int64_t{});
+    case EntryType::number:
+      return value(double{});
+    case EntryType::text:
+      return e.bytes > 200 ? fmt::format("text of {} bytes", e.bytes) : r.text(name);
+    case EntryType::floats:
+      return fmt::format("floats [{}]", fmt::join(e.dims, " x "));
+  }
+  return {};
+}
+
+std::string own_checkpoint_text(const std::string& path) {
+  const ContainerReader r(path, "checkpoint");
+  Table rows = {{"entry", "value"}};
+  for (const auto& [name, entry] : r.entries()) rows.push_back({name, entry_text(r, name, entry)});
+  return fmt::format("'{}': checkpoint, format version {}\n{}", path, container_version, aligned(rows));
+}
+
+std::string own_model_text(const std::string& path) {
+  return fmt::format("'{}': model, format version {}, float32\n{}", path, container_version,
+                     graph_text(load_trained(path)));
+}
+
+std::string kind_of(const std::string& path) {
+  std::string kind = container_kind(path);
+  if (kind.empty())
+    throw Error(fmt::format("'{}' is neither a model or checkpoint of this program nor one of CNTK", path));
+  return kind;
+}
+
+}  // namespace
+
+std::string info_text(const std::string& path) {
+  if (cntk::is_model(path)) return cntk_model_text(path);
+  if (cntk::is_checkpoint(path)) return cntk_checkpoint_text(path);
+  return kind_of(path) == "model" ? own_model_text(path) : own_checkpoint_text(path);
+}
+
+std::string import_model(const std::string& from, const std::string& to) {
+  std::error_code unknown;
+  if (std::filesystem::equivalent(from, to, unknown))
+    throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the new model another name", from, to));
+  if (cntk::is_checkpoint(from))
+    throw Error(
+        fmt::format("'{}' is a checkpoint\nfix: import the model; checkpoints of CNTK are read as they are, "
+                    "beside their model",
+                    from));
+  if (!cntk::is_model(from))
+    throw Error(fmt::format("'{}' is {}", from,
+                            kind_of(from) == "model" ? "a model of this program already\nfix: copy it"
+                                                     : "a checkpoint of this program\nfix: import a model of CNTK"));
+  cntk::Model m = cntk::read_model(from);
+  std::string text;
+  for (const std::string& note : m.notes) text += fmt::format("note: {}\n", note);
+  try {
+    Network network(std::move(m.graph), NetworkOptions{});
+    network.initialize_parameters();
+    create_directories(directory_of(to));
+    save_model(to, view_model(network), true);
+  } catch (const ConfigError& e) {
+    throw Error(fmt::format("the network in '{}': {}", from, e.what()));
+  }
+  return text + fmt::format("'{}' (model of CNTK, format version {}) is saved as '{}'.\n", from, m.version, to);
+}
+
+std::string run_model_command(const std::vector<std::string>& words) {
+  try {
+    if (words[0] == "info" && words.size() == 2) return info_text(words[1]);
+    if (words[0] == "import" && words.size() == 3) return import_model(words[1], words[2]);
+  } catch (const Error& e) {
+    throw Error(fmt::format("error: {}", e.what()));
+  }
+  throw ConfigError({}, fmt::format("'{}' takes {}", words[0], words[0] == "info" ? "one file" : "two files"),
+                    words[0] == "info" ? "trainer info MODEL" : "trainer import MODEL OUT");
+}
+
+}  // namespace tutti::actions
