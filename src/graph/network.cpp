@@ -16,7 +16,6 @@ namespace tutti {
 namespace {
 
 using graph::is_statistic;
-bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
 }  // namespace
 

@@ -64,6 +64,8 @@ struct Executable {
   }
 };
 
+inline bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
+
 struct Network::Impl {
   graph::Graph graph;
   NetworkOptions options;

@@ -12,7 +12,6 @@ namespace tutti {
 namespace {
 
 using graph::is_statistic;
-bool is_parameter(const graph::Node& node) { return node.operation == "LearnableParameter"; }
 
 // The first axis; of a convolution's kernel, whose first axes are short, those that make a column of a useful length
 // for codecs, up to a whole filter.
