@@ -89,7 +89,8 @@ Loaded load(const std::vector<char>& file, UpdateRule rule, int ranks = 1) {
     EXPECT_EQ(point->epoch, 1);
     EXPECT_EQ(warnings.size(), 0u);
     Loaded& l = all[static_cast<std::size_t>(comm.rank())];
-    l.state = load_state(*point, *optimizer, comm);
+    l.state = load_state(
+        *point, [&](Archive& a) { optimizer->archive(a); }, comm);
     optimizer->archive(l.optimizer);
   });
   for (const Loaded& l : all) EXPECT_EQ(l.optimizer.floats, all[0].optimizer.floats);
