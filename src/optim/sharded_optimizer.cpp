@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t none = static_cast<std::size_t>(-1);
+constexpr std::size_t not_here = static_cast<std::size_t>(-1);
 
 std::size_t end_of(const Slice& s) { return s.offset + s.size(); }
 
@@ -102,7 +102,7 @@ void ShardedOptimizer::bind(Parameters& p) {
   }
   range_.sparse_rows.resize(range_.slices.size()), shards_.sparse_rows.resize(shards_.slices.size());
   shards_.sum_over_shards = p.sum_over_shards;
-  chunk_of_.assign(p.chunks.size(), none);
+  chunk_of_.assign(p.chunks.size(), not_here);
   for (std::size_t c = 0; c < p.chunks.size(); ++c) {
     GradientChunk chunk = p.chunks[c];
     if (chunk.slice >= common) {
@@ -143,7 +143,7 @@ void ShardedOptimizer::list_rows(const GradientChunk& chunk) {
 }
 
 void ShardedOptimizer::update(std::size_t chunk) {
-  if (chunk_of_[chunk] == none) return;
+  if (chunk_of_[chunk] == not_here) return;
   const GradientChunk& c = whole_->chunks[chunk];
   if (whole_->slices[c.slice].sparse_gradient) list_rows(c);
   (chunk < first_shard_chunk_ ? divided_ : parts_)->update(chunk_of_[chunk]);

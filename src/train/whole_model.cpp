@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-constexpr int tag = 32002;
+constexpr int parts_tag = 32002;
 
 std::size_t part_size(const ParameterShard& shard, int rank, int ranks) { return shard.part(rank, ranks).elements(); }
 
@@ -14,7 +14,7 @@ std::size_t part_size(const ParameterShard& shard, int rank, int ranks) { return
 void gather_parts(Communicator& ranks, const ParameterShard& shard, std::span<const float> mine,
                   std::span<float> whole) {
   if (ranks.rank() != 0) {
-    if (!mine.empty()) ranks.send(0, tag, std::as_bytes(mine))->wait();
+    if (!mine.empty()) ranks.send(0, parts_tag, std::as_bytes(mine))->wait();
     return;
   }
   put_part(shard, 0, ranks.size(), mine, whole);
@@ -22,7 +22,7 @@ void gather_parts(Communicator& ranks, const ParameterShard& shard, std::span<co
   for (int r = 1; r < ranks.size(); ++r) {
     part.resize(part_size(shard, r, ranks.size()));
     if (part.empty()) continue;
-    ranks.receive(r, tag, std::as_writable_bytes(std::span(part)))->wait();
+    ranks.receive(r, parts_tag, std::as_writable_bytes(std::span(part)))->wait();
     put_part(shard, r, ranks.size(), part, whole);
   }
 }

@@ -15,13 +15,13 @@ constexpr double float_bytes = sizeof(float);
 // Per weight: update of weight and momentum, and a codec's passes over the gradient. Per operation: a product. Measured
 // on one core of a server of 2019; only their ratio to the link decides.
 constexpr double seconds_per_update = 2.5e-9, seconds_per_coded_value = 2.5e-9, seconds_per_operation = 2.5e-11;
-constexpr int tag = 32003;
+constexpr int ring_tag = 32003;
 
 // The largest of the ranks' times for `rounds` messages of `bytes` to the next rank, per message.
 double seconds_per_message(Communicator& ranks, std::size_t bytes, int rounds) {
   std::vector<std::byte> out(bytes), in(bytes);
   const int next = (ranks.rank() + 1) % ranks.size(), previous = (ranks.rank() + ranks.size() - 1) % ranks.size();
-  const auto send = ranks.plan_send(next, tag, out), receive = ranks.plan_receive(previous, tag, in);
+  const auto send = ranks.plan_send(next, ring_tag, out), receive = ranks.plan_receive(previous, ring_tag, in);
   ranks.barrier();
   double best = 1e9;
   for (int i = 0; i < rounds; ++i) {

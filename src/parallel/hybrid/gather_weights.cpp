@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-constexpr int tag = 32004;
+constexpr int weights_tag = 32004;
 
 }  // namespace
 
@@ -22,8 +22,8 @@ void GatherWeights::start(Parameters& p) {
   };
   for (int q = 0; q < ranks_.size(); ++q) {
     if (q == ranks_.rank()) continue;
-    if (const auto theirs = range(q); !theirs.empty()) transfers_.push_back(ranks_.plan_receive(q, tag, theirs));
-    if (const auto mine = range(ranks_.rank()); !mine.empty()) transfers_.push_back(ranks_.plan_send(q, tag, mine));
+    if (const auto theirs = range(q); !theirs.empty()) transfers_.push_back(ranks_.plan_receive(q, weights_tag, theirs));
+    if (const auto mine = range(ranks_.rank()); !mine.empty()) transfers_.push_back(ranks_.plan_send(q, weights_tag, mine));
   }
 }
 
