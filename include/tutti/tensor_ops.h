@@ -92,12 +92,12 @@ struct DropoutMask {
   const std::uint64_t* seed = nullptr;
   const std::int64_t* samples = nullptr;  // by column
   std::size_t elements = 1;               // of a sample
-  // These are elements [first, first + elements) of samples of `whole` elements; 0: of whole samples.
-  std::size_t first = 0, whole = 0;
   float rate = 0;
   // Elements are numbered as in a plain image, whatever their layout. `block`: channels per block of a blocked image, 0
   // = plain.
   std::size_t block = 0, channels = 0, pixels = 0;
+  // These are elements [first, first + elements) of samples of `whole` elements; 0: of whole samples.
+  std::size_t first = 0, whole = 0;
 };
 
 // Values seen as outer x size x inner; operations run along the middle axis.

@@ -16,10 +16,10 @@
 namespace tutti::model_lock_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 constexpr std::chrono::milliseconds at_once{0};
 
-class ModelLocks : public testing::Test {
+class ModelLocks : public ::testing::Test {
  protected:
   ModelLocks() : folder_(std::filesystem::temp_directory_path() / ("tutti-lock-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
