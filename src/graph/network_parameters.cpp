@@ -22,6 +22,14 @@ std::size_t rows_of(const Shape& shape) {
   return rows;
 }
 
+// In rank order, so that every rank gets the same bits.
+void sum_over(Communicator& ranks, std::span<double> sums) {
+  std::vector<double> all(sums.size() * static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(std::as_bytes(sums), std::as_writable_bytes(std::span(all)));
+  std::fill(sums.begin(), sums.end(), 0.0);
+  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+}
+
 // Whole runs of `unit` floats and whole columns, about two megabytes each and nearly equal.
 std::vector<GradientChunk> cut(std::size_t slice, const Slice& s, std::size_t unit) {
   constexpr std::size_t target = std::size_t{1} << 19;
@@ -73,7 +81,7 @@ void Network::Impl::lay_out_parameters() {
   }
   if (divided())
     parameters.sum_over_shards = [ranks = options.model_parallel.ranks](std::span<double> sums) {
-      ranks->all_reduce_sum(sums);
+      sum_over(*ranks, sums);
     };
   training->run.chunks.resize(program.code().tensors.size());
   for (std::size_t p = 0; p < parameters.chunks.size(); ++p) {
