@@ -35,7 +35,9 @@ void BackgroundWriter::submit(Job job) {
 }
 
 bool BackgroundWriter::busy() {
-  const std::lock_guard lock(mutex_);
+  constexpr std::chrono::milliseconds moment{500};
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, moment, [this] { return !waiting_; });
   return waiting_ && !job_.name.empty();
 }
 

@@ -26,6 +26,7 @@ class BackgroundWriter {
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
   void submit(Job);  // waits for the job before
+  // Whether the job before is still being written. Waits for it a moment: a small file is about to be complete.
   bool busy();
   void wait();
   // Jobs that failed since the last one that did not; each was warned about when it failed.
