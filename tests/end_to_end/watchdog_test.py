@@ -99,10 +99,10 @@ class WatchdogTest(support.TrainerTest):
         for name in ('gradients', 'elastic', 'servers'):
             ranks, parallel, _ = METHODS[name]
             with self.subTest(method=name):
-                arguments, models = self.prepare(name, parallel + ';faultHook=[rank=1;sleep=600;firstStep=60]')
+                arguments, models = self.prepare(name, parallel + ';faultHook=[rank=1;sleep=600;firstStep=20]')
                 start = time.monotonic()
                 run = self.start_trainer(arguments, ranks)
-                result = self.ends(run, start, STALLED, r'rank 1 on \S+ is late: it runs, but has made no progress for \d', STALL + 12)
+                result = self.ends(run, start, STALLED, r'rank 1 on \S+ is late: it runs, but has made no progress for \d', STALL + 40)
                 if name == 'gradients':
                     self.assertRegex(result.text, r'rank 0 on \S+: epoch \d+, minibatch \d+: waits for .* of rank 1 since')
 
