@@ -62,7 +62,7 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   const auto refuse = [&](const char* what, const char* fix) { context.problem(block.where(), what, fix); };
   const ParallelTrainOptions& p = t.sgd.parallel;
   const bool grouped = p.groups.any();
-  const bool sums = grouped ? p.inside().sums_gradients() && p.keeps_step() : p.sums_gradients() && p.keeps_step();
+  const bool sums = (grouped ? p.inside().sums_gradients() : p.sums_gradients()) && p.keeps_step();
   if (!context.parallel || !p.exchanges())
     return context.notice("ModelParallel has no effect: ParallelTrain does not let the ranks train together");
   if (!sums)

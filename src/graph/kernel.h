@@ -33,8 +33,8 @@ struct Tensor {
   std::size_t axis = 0;  // dynamic axis
   bool sparse = false;   // declared sparse input
   bool trained = false;
-  bool gathered = false;                // input: the columns of all ranks
-  std::optional<ParameterShard> shard;  // parameter: this rank holds only this part
+  std::optional<std::size_t> gathered_from;  // input: the columns of all ranks, of this tensor
+  std::optional<ParameterShard> shard;       // parameter: this rank holds only this part
 };
 
 // One use of a tensor under a shape.

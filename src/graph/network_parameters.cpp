@@ -113,7 +113,7 @@ void Network::Impl::find_sparse_sources() {
     });
     for (const auto input : program.sparse_inputs(ready.tensor)) {
       const graph::Tensor& t = program.code().tensors[input];
-      sources.push_back({s, t.name, ready.lines, t.gathered ? input : graph::SparseRows::none});
+      sources.push_back({s, t.name, ready.lines, t.gathered_from ? input : graph::SparseRows::none});
     }
   }
   touched.bind(std::move(sources), parameters);

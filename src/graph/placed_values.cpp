@@ -72,9 +72,8 @@ Operand PlacedValues::at(const Operand& o, Place to) {
 }
 
 Operand PlacedValues::converted(const Operand& o, Place to) {
-  const std::size_t own = own_axis(o), width = code_.tensors[o.tensor].kind == Tensor::Kind::input ? o.elements
-                                               : whole_.contains(o.tensor)                         ? whole_.at(o.tensor)
-                                                                                                   : o.elements;
+  const auto whole = whole_.find(o.tensor);
+  const std::size_t own = own_axis(o), width = whole == whole_.end() ? o.elements : whole->second;
   const Place from = place_of(o);
   const Shape flat{{width}};
   if (from == Place::own) {
@@ -103,11 +102,11 @@ Operand PlacedValues::to_shards(const Operand& o, std::size_t own) {
 bool PlacedValues::sparse_input(const Operand& o) const {
   return code_.tensors[o.tensor].kind == Tensor::Kind::input && code_.tensors[o.tensor].sparse;
 }
-// The reader's columns of all ranks: an input of its own, filled before the forward pass.
 
+// The reader's columns of all ranks: an input of its own, filled before the forward pass.
 Operand PlacedValues::gathered_input(const Operand& o, Place to) {
   Tensor t = code_.tensors[o.tensor];
-  t.gathered = true, t.axis = axis(own_axis(o), to);
+  t.gathered_from = o.tensor, t.axis = axis(own_axis(o), to);
   Operand all = o;
   all.tensor = code_.tensors.size(), all.axis = t.axis;
   code_.tensors.push_back(std::move(t));

@@ -97,12 +97,7 @@ class Placer : PlacedValues {
   void shard_by_output(Instruction i) {
     i.in[1] = at(i.in[1], Place::all);
     divide(i.in[0], 0, false);
-    const std::size_t whole = i.out.elements;
-    i.out.shape = Shape{{range(whole).size()}};
-    i.out.elements = i.out.shape.elements();
-    i.out.axis = i.in[1].axis;
-    lies(i.out, Place::shard, whole);
-    code_.instructions.push_back(std::move(i));
+    finish_in_shards(std::move(i));
   }
   void shard_by_input(Instruction i) {
     i.in[1] = at(i.in[1], Place::shard);
@@ -154,10 +149,11 @@ class Placer : PlacedValues {
     if (i.operation == "Dropout")
       i.node.attributes["first"] = static_cast<double>(range(width).first),
       i.node.attributes["whole"] = static_cast<double>(width);
-    finish_in_shards(std::move(i), width);
+    finish_in_shards(std::move(i));
     return true;
   }
-  void finish_in_shards(Instruction i, std::size_t width) {
+  void finish_in_shards(Instruction i) {
+    const std::size_t width = i.out.elements;
     const auto per_sample = std::find_if(i.in.begin(), i.in.end(), [](const Operand& o) { return o.per_sample; });
     i.out.axis = per_sample->axis;
     i.out.shape = Shape{{range(width).size()}};
@@ -168,9 +164,7 @@ class Placer : PlacedValues {
 
   // Operations of rank 0 on the samples of all ranks.
   bool at_first(Instruction& i) {
-    const bool elements = elementwise_operations().contains(i.operation);
-    if (!elements && !criteria().contains(i.operation)) return false;
-    if (!elements && i.out.per_sample && !criteria().contains(i.operation)) return false;
+    if (!elementwise_operations().contains(i.operation) && !criteria().contains(i.operation)) return false;
     std::size_t axis_now = 0;
     for (Operand& o : i.in) {
       if (o.per_sample)

@@ -65,23 +65,17 @@ void Network::Impl::attach_ranks(Executable& e) {
   graph::Run& run = e.run;
   run.ranks = options.model_parallel.ranks;
   const auto ranks = static_cast<std::size_t>(run.ranks->size());
-  auto& [mine, all, inputs, numbers, blocks] = e.gathered;
+  auto& [mine, all, values, inputs, numbers, blocks] = e.gathered;
   mine.clear();
   const auto own_axes =
       static_cast<std::size_t>(std::count_if(code.rank_axes.begin(), code.rank_axes.end(),
                                              [](const RankAxis& a) { return a.columns == RankAxis::Columns::own; }));
   for (std::size_t a = 0; a < own_axes; ++a)
     mine.push_back(run.columns[a] == none ? 0 : static_cast<std::int64_t>(run.columns[a]));
-  std::vector<std::pair<std::size_t, std::size_t>> gathered;  // tensor, and this rank's own
-  for (std::size_t t = 0; t < code.tensors.size(); ++t) {
-    if (!code.tensors[t].gathered) continue;
-    for (std::size_t o = 0; o < t; ++o)
-      if (code.tensors[o].kind == Tensor::Kind::input && code.tensors[o].name == code.tensors[t].name) {
-        const SparseView& x = run.sparse[o];
-        gathered.emplace_back(t, o);
-        mine.push_back(x.columns ? x.begin[x.columns] - x.begin[0] : 0);
-        break;
-      }
+  for (const Tensor& t : code.tensors) {
+    if (!t.gathered_from) continue;
+    const SparseView& x = run.sparse[*t.gathered_from];
+    mine.push_back(x.columns ? x.begin[x.columns] - x.begin[0] : 0);
   }
   all.resize(mine.size() * ranks);
   run.ranks->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
@@ -97,13 +91,16 @@ void Network::Impl::attach_ranks(Executable& e) {
     number_samples_of_ranks(e, a);
   }
   inputs.resize(code.tensors.size());
-  std::vector<std::int64_t> values(ranks);
-  for (std::size_t g = 0; g < gathered.size(); ++g) {
-    for (std::size_t q = 0; q < ranks; ++q) values[q] = all[q * mine.size() + own_axes + g];
-    const auto [tensor, own] = gathered[g];
+  values.resize(ranks);
+  std::size_t at = own_axes;  // in `mine`
+  for (std::size_t tensor = 0; tensor < code.tensors.size(); ++tensor) {
+    const Tensor& t = code.tensors[tensor];
+    if (!t.gathered_from) continue;
+    const std::size_t own = *t.gathered_from;
+    for (std::size_t q = 0; q < ranks; ++q) values[q] = all[q * mine.size() + at];
+    ++at;
     run.sparse[tensor] = inputs[tensor].gather(*run.ranks, graph::first_input_tag + static_cast<int>(tensor),
                                                run.sparse[own], run.first_of_rank[code.tensors[own].axis], values);
-    const Tensor& t = code.tensors[tensor];
     run.sparse[tensor].columns = run.columns[t.axis];  // none on ranks that have nothing to compute with them
     if (!std::ranges::binary_search(e.program.dense_inputs(), tensor)) continue;
     float* dense = e.dense[tensor].reserve(*backend, std::max<std::size_t>(run.columns[t.axis] * t.elements, 1));

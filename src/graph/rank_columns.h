@@ -30,6 +30,7 @@ class GatheredInput {
 
 struct GatheredInputs {
   std::vector<std::int64_t> mine, all;  // columns by own axis, then the number of values by gathered input
+  std::vector<std::int64_t> values;     // of one gathered input, by rank
   std::vector<GatheredInput> inputs;    // by tensor
   RankTransfers numbers;                // of samples
   std::vector<RankTransfers::Block> blocks;

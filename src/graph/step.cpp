@@ -83,7 +83,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
   std::size_t total = none;
   const Tensor* first = nullptr;
   for (const auto& t : code.tensors) {
-    if (t.kind != Tensor::Kind::input || t.gathered) continue;
+    if (t.kind != Tensor::Kind::input || t.gathered_from) continue;
     const StreamData* stream = stream_of(streams, batch, t.name);
     if (!stream) throw Error(fmt::format("the network's input '{}' has no stream of that name in the reader", t.name));
     const bool listed = by_sequence && !stream->sequence_begin.empty();
@@ -114,7 +114,7 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
   const auto widest = [&](const Part& part) {
     std::size_t width = 0;
     for (const auto& t : code.tensors)
-      if (t.kind == Tensor::Kind::input && !t.gathered) {
+      if (t.kind == Tensor::Kind::input && !t.gathered_from) {
         const Columns c = columns_of(*stream_of(streams, batch, t.name), part.first, part.last, true);
         width = std::max(width, c.last - c.first);
       }
@@ -202,7 +202,7 @@ void Network::Impl::send(Executable& e, const Batch& batch) {
   if (backend->is_host() || parts(e, batch).size() != 1) return;
   const auto& code = e.program.code();
   for (std::size_t t = 0; t < code.tensors.size(); ++t) {
-    if (code.tensors[t].kind != Tensor::Kind::input || code.tensors[t].gathered) continue;
+    if (code.tensors[t].kind != Tensor::Kind::input || code.tensors[t].gathered_from) continue;
     const StreamData& stream = *stream_of(streams, batch, code.tensors[t].name);
     if (stream.column_begin.empty())
       at_backend(e, t, stream, columns_of(stream, e.parts[0].first, e.parts[0].last, counts_sequences(code)), false);
@@ -243,7 +243,7 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
     e.run.fragments = batch.fragments.subspan(part.first, part.last - part.first);
   e.run.keeps_states = keeps_states;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    if (tensors[t].kind == Tensor::Kind::input && !tensors[t].gathered) attach_input(e, t, batch, part);
+    if (tensors[t].kind == Tensor::Kind::input && !tensors[t].gathered_from) attach_input(e, t, batch, part);
     if (tensors[t].kind != Tensor::Kind::parameter && tensors[t].kind != Tensor::Kind::statistic) continue;
     const std::size_t slice = slice_of[tensors[t].node];
     if (slice == none) {

@@ -121,8 +121,6 @@ void ShardedOptimizer::bind(Parameters& p) {
   divided_->bind(range_), parts_->bind(shards_);
   held_.slices = range_.slices;
   held_.slices.insert(held_.slices.end(), shards_.slices.begin(), shards_.slices.end());
-  first_shard_chunk_ = p.chunks.size();
-  for (std::size_t c = p.chunks.size(); c-- > 0 && p.chunks[c].slice >= common;) first_shard_chunk_ = c;
 }
 
 // The rows of a sparse gradient that lie in the range.
@@ -146,7 +144,7 @@ void ShardedOptimizer::update(std::size_t chunk) {
   if (chunk_of_[chunk] == not_here) return;
   const GradientChunk& c = whole_->chunks[chunk];
   if (whole_->slices[c.slice].sparse_gradient) list_rows(c);
-  (chunk < first_shard_chunk_ ? divided_ : parts_)->update(chunk_of_[chunk]);
+  (c.slice < range_.slices.size() ? divided_ : parts_)->update(chunk_of_[chunk]);
 }
 
 void ShardedOptimizer::archive(Archive& a) {

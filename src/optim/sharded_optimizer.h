@@ -43,7 +43,6 @@ class ShardedOptimizer final : public Optimizer {
   Parameters* whole_ = nullptr;
   Parameters range_, shards_, held_;   // held_: only slices
   std::vector<std::size_t> chunk_of_;  // by chunk of all: its number in range_ or shards_, or none
-  std::size_t first_shard_chunk_ = 0;
 };
 
 }  // namespace tutti

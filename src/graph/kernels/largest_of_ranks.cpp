@@ -51,14 +51,12 @@ class ArgMaxOfRanks final : public RankKernel {
     run.backend.download(in(run, 1), mine_.data() + n, n);
     const auto first = static_cast<float>(features(run, me(run)).first);
     for (std::size_t i = n; i < 2 * n; ++i) mine_[i] += first;
-    const float* all = values_of_all(run, mine_.data(), 2 * n);
+    const auto& all = values_of_all(run, mine_.data(), 2 * n);
     for (std::size_t i = 0; i < n; ++i) {
-      float best = all[i], index = all[n + i];
-      for (int q = 1; q < ranks(run); ++q) {
-        const float* theirs = all + static_cast<std::size_t>(q) * 2 * n;
-        if (theirs[i] > best) best = theirs[i], index = theirs[n + i];
-      }
-      index_[i] = index;
+      float best = all[0][i];
+      index_[i] = all[0][n + i];
+      for (const float* theirs : all)
+        if (theirs[i] > best) best = theirs[i], index_[i] = theirs[n + i];
     }
     if (n > 0) run.backend.upload(index_.data(), out(run), n);
   }

@@ -48,9 +48,9 @@ class RankKernel : public Kernel {
     gather(run, mine, all, [](int, int) { return true; });
   }
   // The sum over the ranks of their values for this rank's samples, in rank order.
-  void reduce_scatter(Run& run, const float* partial, float* mine, bool add) const {
+  void reduce_scatter(Run& run, const float* partial, float* mine) const {
     start_reduce_scatter(run, partial);
-    finish_reduce_scatter(run, mine, add);
+    finish_reduce_scatter(run, mine, false);
   }
   void start_reduce_scatter(Run& run, const float* partial) const {
     const std::size_t count = samples(run, me(run)).size() * width_, other = static_cast<std::size_t>(ranks(run)) - 1;
@@ -133,21 +133,20 @@ class RankKernel : public Kernel {
       if (me(run) == 0 || me(run) == q) blocks_.push_back({me(run) == 0 ? q : 0, me(run) == 0, all, count});
     exchange(run);
   }
-  // Every rank's values beside each other, in rank order.
-  const float* values_of_all(Run& run, const float* mine, std::size_t count) const {
-    float* const all = reserve(received_, count * static_cast<std::size_t>(ranks(run)));
-    blocks_.clear();
-    for (int q = 0; q < ranks(run); ++q) {
-      float* const theirs = all + static_cast<std::size_t>(q) * count;
-      if (q == me(run)) {
-        std::copy_n(mine, count, theirs);
-        continue;
-      }
-      blocks_.push_back({q, true, const_cast<float*>(mine), count});
-      blocks_.push_back({q, false, theirs, count});
+  // Every rank's values, in rank order: on every rank, or (`first`) only on rank 0. Valid until the next call.
+  const std::vector<const float*>& values_of_all(Run& run, const float* mine, std::size_t count,
+                                                 bool first = false) const {
+    const auto takes = [first](int rank) { return !first || rank == 0; };
+    float* next = reserve(received_, count * static_cast<std::size_t>(ranks(run)));
+    blocks_.clear(), terms_.clear();
+    for (int q = 0; q < ranks(run); ++q, next += count) {
+      terms_.push_back(q == me(run) ? mine : next);
+      if (q == me(run)) continue;
+      if (takes(q)) blocks_.push_back({q, true, const_cast<float*>(mine), count});
+      if (takes(me(run))) blocks_.push_back({q, false, next, count});
     }
     exchange(run);
-    return all;
+    return terms_;
   }
 
   // Calls work(from, to) with host memory; afterwards `to`, of `count` floats, has (or has added) the result.

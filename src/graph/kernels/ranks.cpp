@@ -61,7 +61,7 @@ class Convert final : public RankKernel, public OverlappedBackward {
         case Conversion::all_gather:
           return all_gather(run, x, y);
         case Conversion::reduce_scatter:
-          return reduce_scatter(run, x, y, false);
+          return reduce_scatter(run, x, y);
         case Conversion::to_features:
           return to_features(run, x, y);
         case Conversion::to_samples:
@@ -81,11 +81,8 @@ class Convert final : public RankKernel, public OverlappedBackward {
   // Rank 0 sums the values of all ranks for all samples.
   void reduce_at_first(Run& run, const float* x, float* y) const {
     const std::size_t each = samples(run) * width_;
-    const float* all = values_of_all(run, x, each);
-    if (me(run) != 0) return;
-    std::vector<const float*> terms;
-    for (int q = 0; q < ranks(run); ++q) terms.push_back(all + static_cast<std::size_t>(q) * each);
-    sum(terms, each, y, false);
+    const auto& terms = values_of_all(run, x, each, true);
+    if (me(run) == 0) sum(terms, each, y, false);
   }
 
   Conversion conversion_;
@@ -105,10 +102,7 @@ class AllReduce final : public RankKernel {
   void reduce(Run& run, const float* x, float* y, bool add) const {
     const std::size_t count = run.count(code.out);
     on_host(run, x, count, y, count, add, [&](const float* mine, float* all) {
-      const float* values = values_of_all(run, mine, count);
-      std::vector<const float*>& terms = of_rank_;
-      terms.clear();
-      for (int q = 0; q < ranks(run); ++q) terms.push_back(values + static_cast<std::size_t>(q) * count);
+      const auto& terms = values_of_all(run, mine, count);
       if (!largest_) return sum(terms, count, all, false);
       std::copy_n(terms[0], count, all);
       for (const float* t : terms)
@@ -116,7 +110,6 @@ class AllReduce final : public RankKernel {
     });
   }
   bool largest_;
-  mutable std::vector<const float*> of_rank_;
 };
 
 // This rank's samples of a value that every rank has for all samples. No gradient flows through it.

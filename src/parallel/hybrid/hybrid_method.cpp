@@ -86,9 +86,11 @@ class ViewSink final : public ReducedGradientSink {
   std::vector<std::size_t> numbers_;
 };
 
-class HybridGradients final : public GradientExchange {
+// An exchange of what every rank holds, and one of shards.
+template <class Exchange>
+class Hybrid : public Exchange {
  public:
-  HybridGradients(std::unique_ptr<GradientExchange> common, std::unique_ptr<GradientExchange> shards)
+  Hybrid(std::unique_ptr<Exchange> common, std::unique_ptr<Exchange> shards)
       : common_(std::move(common)), shards_(std::move(shards)) {}
 
   void start(Parameters& p) override {
@@ -97,6 +99,19 @@ class HybridGradients final : public GradientExchange {
     shards_->start(views_.shards.parameters);
   }
   void begin_epoch(std::int64_t epoch) override { common_->begin_epoch(epoch), shards_->begin_epoch(epoch); }
+
+ protected:
+  void count() {
+    this->stats_ += common_->exchange_stats_and_reset();
+    this->stats_ += shards_->exchange_stats_and_reset();
+  }
+  std::unique_ptr<Exchange> common_, shards_;
+  Views views_;
+};
+
+class HybridGradients final : public Hybrid<GradientExchange> {
+ public:
+  using Hybrid::Hybrid;
   void begin_step(const StepInfo& step, ReducedGradientSink& sink) override {
     pass_to(sink);
     announced_ = false;
@@ -135,25 +150,13 @@ class HybridGradients final : public GradientExchange {
       if (v.parameters.slices[s].sparse_gradient)
         v.parameters.sparse_rows[s] = views_.whole->sparse_rows[s + v.first_slice];
   }
-  void count() { stats_ += common_->exchange_stats_and_reset(), stats_ += shards_->exchange_stats_and_reset(); }
-
-  std::unique_ptr<GradientExchange> common_, shards_;
-  Views views_;
   ViewSink to_common_, to_shards_;
   bool announced_ = false;  // a chunk of this step
 };
 
-class HybridWeights final : public WeightExchange {
+class HybridWeights final : public Hybrid<WeightExchange> {
  public:
-  HybridWeights(std::unique_ptr<WeightExchange> common, std::unique_ptr<WeightExchange> shards)
-      : common_(std::move(common)), shards_(std::move(shards)) {}
-
-  void start(Parameters& p) override {
-    views_.look_at(p);
-    common_->start(views_.common.parameters);
-    shards_->start(views_.shards.parameters);
-  }
-  void begin_epoch(std::int64_t epoch) override { common_->begin_epoch(epoch), shards_->begin_epoch(epoch); }
+  using Hybrid::Hybrid;
   bool is_due(const StepInfo& step) const override { return common_->is_due(step) || shards_->is_due(step); }
   WeightChange after_update(const StepInfo& step) override {
     return joined(common_->after_update(step), shards_->after_update(step));
@@ -174,12 +177,10 @@ class HybridWeights final : public WeightExchange {
 
  private:
   WeightChange joined(WeightChange a, const WeightChange& b) {
-    stats_ += common_->exchange_stats_and_reset(), stats_ += shards_->exchange_stats_and_reset();
+    count();
     a.weights_changed |= b.weights_changed, a.reset_momentum |= b.reset_momentum;
     return a;
   }
-  std::unique_ptr<WeightExchange> common_, shards_;
-  Views views_;
 };
 
 }  // namespace
