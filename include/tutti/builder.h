@@ -29,7 +29,7 @@ struct BuildContext {
 // Whether the block names a network builder, either its own or an inherited one.
 bool has_network_builder(const config::Record& command);
 bool has_own_network_builder(const config::Record& command);
-// Builds with the first builder present, in the order of semantics 2.1. Random parameters carry their seed in the
+// Builds with the first builder present, in CNTK's order. Random parameters carry their seed in the
 // attribute randomSeed. Mistakes are added to context.problems.
 graph::Graph build_network(const config::Record& command, const BuildContext& context);
 

@@ -34,7 +34,7 @@ struct StepInfo {
 class ReducedGradientSink {
  public:
   virtual ~ReducedGradientSink() = default;
-  // The sum of the chunk is in Parameters::gradients. `columns` is the N of the step it belongs to (semantics 8.3);
+  // The sum of the chunk is in Parameters::gradients. `columns` is the N of the step it belongs to, as in CNTK;
   // with a delayed exchange that is the previous step.
   virtual void on_reduced(std::size_t chunk, std::int64_t columns) = 0;
   virtual void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {

@@ -20,7 +20,7 @@ using Attribute = std::variant<bool, double, std::string, std::vector<double>>;
 // One operation. `operation` is CNTK's class name: "InputValue", "LearnableParameter", "Times", "Plus", ... The table
 // in src/graph/shapes.cpp lists them with their attributes.
 struct Node {
-  std::string name;  // unique in the graph; see semantics 2.4
+  std::string name;  // unique in the graph; names that nobody wrote are built as in CNTK
   std::string operation;
   std::vector<std::size_t> inputs;              // indices of nodes; input 0 of a delay may point forward
   std::map<std::string, Attribute> attributes;  // "outputRank", "dims", "init", "randomSeed", ...

@@ -22,7 +22,7 @@ namespace tutti {
 // Settings that change from epoch to epoch.
 struct NetworkMode {
   double dropout_rate = 0;
-  std::uint64_t dropout_seed = 0;  // of the epoch: epoch * random_nodes() (semantics 6), equal on all ranks
+  std::uint64_t dropout_seed = 0;  // of the epoch: epoch * random_nodes() as in CNTK, equal on all ranks
   // Overrides the attributes of batch normalisation nodes, in samples.
   std::optional<double> normalization_time_constant = std::nullopt, blend_time_constant = std::nullopt;
   // Sums over the ranks that share a minibatch, for batch normalisation with synchronized = true; null: only this rank.
@@ -87,7 +87,7 @@ class Network {
   // Averages running statistics over the ranks, weighted by the samples that each has seen. `sum` adds up over the
   // ranks. Collective.
   void average_statistics(const std::function<void(std::span<double>)>& sum);
-  void initialize_parameters();  // semantics 5; random parameters in the order of their seeds
+  void initialize_parameters();  // as CNTK does; random parameters in the order of their seeds
 
   // The input streams of the given roots: name, sample elements, whether declared sparse.
   struct Input {
@@ -112,7 +112,7 @@ class Network {
   // Truncated sequences: clears the state carried between minibatches, and sets whether steps update it.
   void forget_states();
   void keep_states(bool);
-  std::size_t random_nodes() const;  // nodes that draw random numbers, for the seed rule of semantics 6
+  std::size_t random_nodes() const;  // nodes that draw random numbers, for CNTK's rule of seeds
   // Computes the gradients of this rank's share (sums, not means) in parameters().gradients. Announces each chunk once
   // it is complete and its weights are no longer needed in this step. An empty share gives zeros. Shares larger than
   // the plan are computed in parts, with the same result. Throws NumericError if the criterion is NaN.

@@ -14,7 +14,7 @@
 namespace tutti {
 
 struct StepScalars {
-  double learning_rate = 0;  // per sample, a single-precision value (semantics 8.2)
+  double learning_rate = 0;  // per sample, a single-precision value as in CNTK
   double momentum_per_sample = 0;
   std::int64_t columns = 0;  // N
 };

@@ -74,7 +74,7 @@ struct Slice {
   double learning_rate_multiplier = 1;
   double regularization_multiplier = 1;  // 0 excludes the parameter from L1 and L2
   // The gradient comes only from sparse inputs: it is zero except for the rows in Parameters::sparse_rows, and other
-  // rows are neither decayed nor updated (semantics 8.3). A sparse row is a column, or a row of a weight that only
+  // rows are neither decayed nor updated, as in CNTK. A sparse row is a column, or a row of a weight that only
   // TransposeTimes uses. Such a slice is one chunk.
   bool sparse_gradient = false;
   bool sparse_by_row = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// action.h -- an action of a command block (semantics 14). All actions are created and checked before the first one
+// action.h -- an action of a command block. All actions are created and checked before the first one
 // runs.
 #pragma once
 
@@ -109,7 +109,7 @@ struct ActionEntry {
 const std::vector<ActionEntry>& action_table();
 const ActionEntry* find_action(const std::string& name);
 
-// Reads the action's keys of the command block, in which users may define variables (semantics 1.4).
+// Reads the action's keys of the command block, in which users may define variables.
 template <class Options>
 Options read_command(const ActionContext& context) {
   Options options;

@@ -22,7 +22,7 @@ struct CpuPlan {
   std::string advice;  // non-empty when ranks share cores
 };
 
-// numCPUThreads of semantics 1.6: 0 = all cores of this rank, n > 0 = n, n < 0 = cores + n. Unbound ranks of one host
+// CNTK's numCPUThreads: 0 = all cores of this rank, n > 0 = n, n < 0 = cores + n. Unbound ranks of one host
 // get disjoint sets of cores, because two ranks on one core slow each other down. Ranks that share a part of a host
 // (such as a NUMA domain) divide its cores.
 CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool deterministic);

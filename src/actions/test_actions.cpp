@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// action = "test" (also "eval") and action = "cv" (semantics 14.2, 14.3).
+// action = "test" (also "eval") and action = "cv".
 #include <fmt/format.h>
 #include <fmt/printf.h>
 

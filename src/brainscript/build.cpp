@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which builder a command block names, and what it is given (semantics 2.1).
+// Which builder a command block names, and what it is given.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // evaluator.h -- evaluates the syntax tree lazily: operands left to right, depth first, every definition once
-// (semantics 2.6: this order decides the seeds). Nodes are added to a NodeTable: unique names, seeds, tags.
+// (as in CNTK: this order decides the seeds). Nodes are added to a NodeTable: unique names, seeds, tags.
 #pragma once
 
 #include <cstdint>
@@ -153,8 +153,8 @@ struct Call {
   }
 };
 
-// The attributes of a LearnableParameter whose settings are the members of `settings`: which initialiser, which seed
-// (semantics 5).
+// The attributes of a LearnableParameter whose settings are the members of `settings`: which initialiser,
+// which seed.
 void set_parameter_attributes(Evaluator&, graph::Node&, const Expr&, Record* settings);
 // The initialiser of that name as the language spells it; unknown names as they are.
 std::string known_init(const std::string& name);
@@ -162,7 +162,7 @@ std::string known_init(const std::string& name);
 Thunk* find_setting(const Record* settings, std::string_view name);
 std::vector<double> dims_value(Evaluator&, const Value&, const std::string& what, const Expr&, const Record* scope);
 
-// ---- trained models inside a description: BS.Network.Load, CloneFunction, Edit (semantics 2.7)
+// ---- trained models inside a description: BS.Network.Load, CloneFunction, Edit
 
 // A model as it was loaded. Its nodes enter the new network when something first asks for them, with all they need.
 struct LoadedNetwork {

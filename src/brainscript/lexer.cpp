@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text -> tokens of the network language (semantics 2.2), and the file that an include names.
+// Text -> tokens of the network language, and the file that an include names.
 #include <fmt/format.h>
 
 #include <algorithm>

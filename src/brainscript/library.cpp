@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standard library (semantics 2.7, 3, 4): every operation and layer with its arguments and defaults. The one
+// The standard library: every operation and layer with its arguments and defaults. The one
 // primitive is `new ComputationNode`, which takes the attributes of its operation from the record and from the
 // arguments of the function around it; an operation is that of the function's name unless it is given. The order in
-// which W, x and b are written decides the seeds (semantics 2.6). The sentence behind ## is that of help=NAME; it stands
+// which W, x and b are written decides the seeds. The sentence behind ## is that of help=NAME; it stands
 // on the line on which the arguments end. Layers of image networks stand in library_images.cpp, everything in time in
 // library_recurrent.cpp.
 #include "brainscript/network.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the standard library that image networks use (semantics 3, 4): convolution, pooling, normalisation.
+// The part of the standard library that image networks use: convolution, pooling, normalisation.
 // Lists in attributes (kernelDims, stride, ...) name the axes of the image first: width, height, ..., channels last.
 #include <string_view>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the standard library that works in time (semantics 2.7, 3, 4): delays, dynamic axes, BS.Sequences,
+// The part of the standard library that works in time: delays, dynamic axes, BS.Sequences,
 // BS.Loop, BS.RNNs and the recurrent layers. A delay is made before its input is evaluated, so definitions may refer to
 // each other through it.
 #include <string_view>

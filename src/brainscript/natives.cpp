@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions on numbers, strings and arrays that are written in C++ (semantics 2.7). Names that begin with '_' are
+// The functions on numbers, strings and arrays that are written in C++. Names that begin with '_' are
 // for the library text only.
 #include <fmt/format.h>
 #include <fmt/printf.h>

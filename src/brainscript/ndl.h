@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ndl.h -- NDLNetworkBuilder: the older, line-oriented network language (semantics 7.2). Text ->
+// ndl.h -- NDLNetworkBuilder: the older, line-oriented network language. Text ->
 // tokens (ndl_lexer.cpp) -> script (ndl_parser.cpp) -> BrainScript (ndl_desugar.cpp) -> graph (ndl_network.cpp).
 #pragma once
 

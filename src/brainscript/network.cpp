@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates the network record in the order that decides the seeds (semantics 2.6), then fixes names and special
+// Evaluates the network record in the order that decides the seeds, which is CNTK's, then fixes names and special
 // node sets (2.4, 2.5).
 #include "brainscript/network.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meaning of an operator, by the types of its operands (the table in semantics 2.3).
+// The meaning of an operator, by the types of its operands (CNTK's rules).
 #include <fmt/format.h>
 
 #include <algorithm>

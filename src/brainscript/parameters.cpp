@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which initialiser a parameter gets, and which seed (semantics 5).
+// Which initialiser a parameter gets, and which seed: CNTK's rules.
 #include <fmt/format.h>
 
 #include <algorithm>

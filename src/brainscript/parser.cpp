@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens -> tree of the network language (semantics 2.3). Recursive descent for operands, precedence climbing for
+// Tokens -> tree of the network language. Recursive descent for operands, precedence climbing for
 // binary operators.
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// simple_network.h -- SimpleNetworkBuilder: networks from a list of layer sizes (semantics 7.1): chains of dense
+// simple_network.h -- SimpleNetworkBuilder: networks from a list of layer sizes: chains of dense
 // layers, and the recurrent networks and language models of the original.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_geometry.h -- converts the attributes of Convolution, Pooling and MaxUnpooling into a window over an image
-// (semantics 6): spatial axes, sizes, strides, padding.
+// image_geometry.h -- converts the attributes of Convolution, Pooling and MaxUnpooling into a window over an
+// image: spatial axes, sizes, strides, padding.
 #pragma once
 
 #include "graph/shapes.h"

@@ -18,7 +18,7 @@ struct Training;
 
 class WeightUpdate final : public ReducedGradientSink {
  public:
-  // `updates`: false if the learning rate is too small to change any weight (semantics 8.3).
+  // `updates`: false if the learning rate is too small to change any weight, as in CNTK.
   WeightUpdate(Optimizer& optimizer, WeightExchange& weights, const StepRates& rates, bool updates)
       : optimizer_(optimizer), weights_(weights), rates_(rates), updates_(updates) {}
 

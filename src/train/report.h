@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.h -- the log lines of a training or test run (semantics 15), and the progress line with its ETA.
+// report.h -- the log lines of a training or test run, and the progress line with its ETA.
 #pragma once
 
 #include <cstdint>

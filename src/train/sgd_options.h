@@ -78,7 +78,7 @@ struct SgdOptions {
   // Epochs count from 0. List entries and the resulting rates are single-precision values.
   double learning_rate_per_sample(std::size_t epoch) const;
   double momentum_per_sample(std::size_t epoch) const;
-  // The value for an epoch of a schedule that starts with its first entry other than 0 (semantics 8.1).
+  // The value for an epoch of a schedule that starts with its first entry other than 0, as in CNTK.
   static std::optional<double> once_set(const config::Schedule<double>& values, std::size_t epoch);
   // In samples, for the line "Starting Epoch".
   double momentum_time_constant(std::size_t epoch) const;

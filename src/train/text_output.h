@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_output.h -- writes node values as text, with the format block of the write action (semantics 14.4).
+// text_output.h -- writes node values as text, with the format block of the write action.
 #pragma once
 
 #include <cstdint>

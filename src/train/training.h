@@ -101,7 +101,7 @@ StepMetrics announce_nan(Training&, const Batch&, GradientSink& chunks);
 void check_gradients_or_stop(Training&, const Batch&);
 
 // src/train/evaluate.cpp: criterion and evaluations over the data of `plan`, summed over the ranks.
-// Prints the interval lines of semantics 15.3 every `interval` minibatches if interval > 0.
+// Prints CNTK's interval lines every `interval` minibatches if interval > 0.
 struct EvaluationRun {
   std::vector<StepMetrics::Evaluation> sums;
   std::int64_t samples = 0, minibatches = 0;
@@ -116,7 +116,7 @@ EvaluationRun evaluate(Network&, Reader&, Communicator&, const EpochPlan&, const
 
 // The results of the epoch on the validation data, if there are any, with the weights that are saved. Collective.
 std::vector<StepMetrics::Evaluation> validate(Training&, std::int64_t minibatch);
-// Computes corpus statistics (Mean, InvStdDev), if the network has any (semantics 6, 8.5). Rank 0 reads all training
+// Computes corpus statistics (Mean, InvStdDev), if the network has any. Rank 0 reads all training
 // data, minibatch by minibatch as CNTK does, so the numbers are those of a single process for any number of ranks.
 void precompute(Training&);
 

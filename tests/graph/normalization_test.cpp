@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation: what is normalised with what, the running statistics (semantics 6) and what of them is kept and
+// Batch normalisation: what is normalised with what, the running statistics and what of them is kept and
 // shared.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation with its running statistics (semantics 6), local response normalisation.
+// Batch normalisation with its running statistics, local response normalisation.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -57,8 +57,8 @@ class BlockRule {
 // W = sum_k (n_k / sum n) W_k, as a step from the common weights.
 std::unique_ptr<BlockRule> make_averaging_rule(int ranks);
 
-// Blockwise model-update filtering (Chen and Huo, ICASSP 2016; semantics 11.4), with G = sum_k (P - W_k): S = m S + (1
-// - m) rate G; P -= S; with Nesterov also P -= m S.
+// Blockwise model-update filtering (Chen and Huo, ICASSP 2016; as in CNTK), with G = sum_k (P - W_k):
+// S = m S + (1 - m) rate G; P -= S; with Nesterov also P -= m S.
 struct BlockMomentumTerms {
   double momentum = 0, rate = 1;
   bool nesterov = true;

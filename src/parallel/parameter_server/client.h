@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // client.h -- DataParallelASGD: the common weights are at servers; workers push what they learned and fetch the common
-// weights (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; semantics 11.6). This class is the worker;
+// weights (Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012). This class is the worker;
 // the servers are shards (shard.h). If pushes depend on each other, an admission handler decides about them first.
 #pragma once
 
