@@ -30,7 +30,8 @@ BELOW = {
     'collective': ['comm', 'codec'],
     'parallel': ['config', 'collective'],
     'train': ['parallel', 'graph', 'brainscript', 'cntk', 'reader', 'optim'],
-    'actions': ['train'],
+    'interchange': ['train'],
+    'actions': ['train', 'interchange'],
     'launch': ['comm'],
     '.': ['actions', 'launch'],  # main.cpp
 }
@@ -50,6 +51,7 @@ QUARANTINE = [
     (re.compile(r'^(oneapi/)?dnnl'), 'src/backend/cpu/', 'oneDNN'),
     (re.compile(r'^(cuda|cublas|cudnn|nccl)'), 'src/**/cuda/', 'CUDA'),
     (re.compile(r'^hdf5'), 'src/reader/hdf5/', 'HDF5'),
+    (re.compile(r'^(onnx/|google/protobuf/)'), 'src/interchange/onnx/', 'ONNX'),
 ]
 LICENCE = 'SPDX-License-Identifier: Apache-2.0'
 LICENSED = {'.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.cntk', '.supp'}

@@ -24,7 +24,7 @@ done
 command -v clang++ >/dev/null || { echo "fuzz.sh: clang++ is missing: apt-get install clang libomp-dev" >&2; exit 2; }
 [ -f "$build/build.ninja" ] || CC=clang CXX=clang++ meson setup "$build" "$source" -Dfuzz=true -Dcuda=disabled -Dbenchmarks=false \
   -Dtogether=true -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Db_ndebug=false
-[ ${#targets[@]} -gt 0 ] || targets=(config brainscript ndl keras text_format idx table libsvm speech images hdf5 model_file graph_text cntk_model messages)
+[ ${#targets[@]} -gt 0 ] || targets=(config brainscript ndl keras text_format idx table libsvm speech images hdf5 model_file graph_text cntk_model safetensors npz messages)
 ninja -C "$build" "${targets[@]/#/tests/fuzz/fuzz_}"
 mkdir -p "$build/findings"
 failed=0
