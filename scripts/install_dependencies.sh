@@ -13,6 +13,7 @@ packages=(
   libjpeg-dev libpng-dev libzip-dev libexpat1-dev   # images, archives of them, mean images
   libhwloc-dev libxxhash-dev zlib1g-dev             # topology, checksums, gzip data
   libhdf5-dev                                       # HDF5 data
+  protobuf-compiler libprotobuf-dev libonnx-dev     # ONNX files
   libgtest-dev libgmock-dev libbenchmark-dev        # tests and micro-benchmarks
   patchelf                                          # scripts/bundle.sh
 )

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -192,6 +191,14 @@ std::string own_model_text(const std::string& path) {
                      graph_text(load_trained(path)));
 }
 
+std::string info_text(const std::string& path) {
+  if (cntk::is_model(path)) return cntk_model_text(path);
+  if (cntk::is_checkpoint(path)) return cntk_checkpoint_text(path);
+  return kind_of(path) == "model" ? own_model_text(path) : own_checkpoint_text(path);
+}
+
+}  // namespace
+
 std::string kind_of(const std::string& path) {
   std::string kind = container_kind(path);
   if (kind.empty())
@@ -199,50 +206,43 @@ std::string kind_of(const std::string& path) {
   return kind;
 }
 
-}  // namespace
-
-std::string info_text(const std::string& path) {
-  if (cntk::is_model(path)) return cntk_model_text(path);
-  if (cntk::is_checkpoint(path)) return cntk_checkpoint_text(path);
-  return kind_of(path) == "model" ? own_model_text(path) : own_checkpoint_text(path);
+std::vector<std::size_t> chosen_nodes(const graph::Graph& g, const std::string& path,
+                                      const std::vector<std::string>& names, const char* option) {
+  if (names.empty() && g.outputs.empty())
+    throw ConfigError({}, fmt::format("the model '{}' has no output nodes", path),
+                      fmt::format("name a node: {} NODE; trainer info {} lists them", option, path));
+  if (names.empty()) return g.outputs;
+  std::vector<std::size_t> nodes;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(g.nodes, name, &graph::Node::name);
+    if (found == g.nodes.end()) {
+      std::vector<std::string> all;
+      for (const auto& node : g.nodes) all.push_back(node.name);
+      throw ConfigError({}, fmt::format("{}: the network in '{}' has no node '{}'", option, path, name),
+                        did_you_mean(name, all, fmt::format("trainer info {} lists the nodes", path)));
+    }
+    nodes.push_back(static_cast<std::size_t>(found - g.nodes.begin()));
+  }
+  return nodes;
 }
 
-std::string import_model(const std::string& from, const std::string& to) {
-  std::error_code unknown;
-  if (std::filesystem::equivalent(from, to, unknown))
-    throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the new model another name", from, to));
-  if (cntk::is_checkpoint(from))
-    throw Error(
-        fmt::format("'{}' is a checkpoint\nfix: import the model; checkpoints of CNTK are read as they are, "
-                    "beside their model",
-                    from));
-  if (!cntk::is_model(from))
-    throw Error(fmt::format("'{}' is {}", from,
-                            kind_of(from) == "model" ? "a model of this program already\nfix: copy it"
-                                                     : "a checkpoint of this program\nfix: import a model of CNTK"));
-  cntk::Model m = cntk::read_model(from);
-  std::string text;
-  for (const std::string& note : m.notes) text += fmt::format("note: {}\n", note);
-  try {
-    Network network(std::move(m.graph), NetworkOptions{});
-    network.initialize_parameters();
-    create_directories(directory_of(to));
-    save_model(to, view_model(network), true);
-  } catch (const ConfigError& e) {
-    throw Error(fmt::format("the network in '{}': {}", from, e.what()));
-  }
-  return text + fmt::format("'{}' (model of CNTK, format version {}) is saved as '{}'.\n", from, m.version, to);
+ModelCommand info_command() {
+  return {{"info", "MODEL", 1, "shows the nodes, parameters and statistics of a model or checkpoint", {}},
+          [](const CommandWords& words) { return info_text(words.files[0]); }};
 }
 
 std::string run_model_command(const std::vector<std::string>& words) {
+  static const std::vector<ModelCommand> commands = {info_command(), import_command(), export_command()};
+  const auto command = std::ranges::find(commands, words[0], [](const ModelCommand& c) { return c.form.name; });
+  if (command == commands.end())
+    throw ConfigError({}, fmt::format("there is no command '{}'", words[0]), "trainer --help");
+  if (std::ranges::find(words, "--help") != words.end()) return help_text(command->form);
+  const CommandWords read = read_words(words, command->form);
   try {
-    if (words[0] == "info" && words.size() == 2) return info_text(words[1]);
-    if (words[0] == "import" && words.size() == 3) return import_model(words[1], words[2]);
+    return command->run(read);
   } catch (const Error& e) {
     throw Error(fmt::format("error: {}", e.what()));
   }
-  throw ConfigError({}, fmt::format("'{}' takes {}", words[0], words[0] == "info" ? "one file" : "two files"),
-                    words[0] == "info" ? "trainer info MODEL" : "trainer import MODEL OUT");
 }
 
 }  // namespace tutti::actions

@@ -1,17 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_commands.h -- `trainer info MODEL` and `trainer import MODEL OUT`: commands on model files, without a config.
+// model_commands.h -- commands on model files, without a config: `trainer info`, `import`, `export`. Called
+// by help.cpp.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "actions/command_words.h"
+#include "tutti/graph.h"
+
 namespace tutti::actions {
 
-// What a model or checkpoint holds, of ours or CNTK's. Throws Error.
-std::string info_text(const std::string& path);
-// Writes CNTK's model in our format. Returns what was done. Throws Error.
-std::string import_model(const std::string& from, const std::string& to);
-// Runs the words of such a command: {"info", MODEL} or {"import", MODEL, OUT}. Its errors are ready to be printed.
+struct ModelCommand {
+  CommandForm form;
+  std::function<std::string(const CommandWords&)> run;  // returns what is printed; throws Error or ConfigError
+};
+
+ModelCommand info_command();
+ModelCommand import_command();
+ModelCommand export_command();
+
+// Runs such a command with its words: {"info", MODEL}. Its errors are ready to be printed.
 std::string run_model_command(const std::vector<std::string>& words);
+
+// "model" or "checkpoint" of this program. Throws Error for other files.
+std::string kind_of(const std::string& path);
+// The graph of a model of this program or CNTK's, with its values. Throws Error for checkpoints and other files.
+graph::Graph model_graph(const std::string& path);
+// Nodes of that graph by name, or its output nodes if `names` is empty. Throws ConfigError for names that it does not
+// have (with a suggestion), and if there are neither.
+std::vector<std::size_t> chosen_nodes(const graph::Graph&, const std::string& path,
+                                      const std::vector<std::string>& names, const char* option);
 
 }  // namespace tutti::actions

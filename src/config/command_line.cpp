@@ -255,6 +255,11 @@ std::string help_topic_in(const std::vector<std::string>& words) {
   return {};
 }
 
+// Commands on model files, which need no config.
+bool is_model_command(const std::string& word) {
+  return word == "info" || word == "import" || word == "export";
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -262,7 +267,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   result.empty = words.empty();
   if (result.empty) return result;
-  if (words[0] == "info" || words[0] == "import") {
+  if (is_model_command(words[0])) {
     result.model_command = words;
     return result;
   }
@@ -305,8 +310,11 @@ std::string usage() {
       "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
   text += "       trainer help=list         names everything that can be explained\n";
-  text += "       trainer info MODEL        shows the nodes, parameters and statistics of a model, of this program or CNTK's\n";
-  text += "       trainer import MODEL OUT  writes a model of CNTK in this program's format\n\n";
+  text +=
+      "       trainer info MODEL        shows the nodes, parameters and statistics of a model, of this program or "
+      "CNTK's\n";
+  text += "       trainer import FILE OUT   writes a model of CNTK, or weights from safetensors or npz, as a model\n";
+  text += "       trainer export MODEL ...  writes a model as ONNX, safetensors or npz; each of these: --help\n\n";
   text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";
   for (const CLI::Option* option : app.get_options())
     text += fmt::format("  {:<16} {}\n", option->get_name(false, true), option->get_description());

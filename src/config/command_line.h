@@ -15,7 +15,7 @@ struct CommandLine {
   bool help = false, version = false, check = false, verbose = false, dump_config = false;
   bool strict = false;
   std::string help_topic;                 // help=NAME
-  std::vector<std::string> model_command;  // "info" or "import", and the files behind it
+  std::vector<std::string> model_command;  // a command on model files ("info", "export", ...) and what follows it
   Record config;                          // the top level
   std::vector<std::string> config_files;  // in order, includes not counted
   Notices notices;
