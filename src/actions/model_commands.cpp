@@ -232,7 +232,8 @@ ModelCommand info_command() {
 }
 
 std::string run_model_command(const std::vector<std::string>& words) {
-  static const std::vector<ModelCommand> commands = {info_command(), import_command(), export_command()};
+  static const std::vector<ModelCommand> commands = {info_command(), import_command(), export_command(),
+                                                     predict_command()};
   const auto command = std::ranges::find(commands, words[0], [](const ModelCommand& c) { return c.form.name; });
   if (command == commands.end())
     throw ConfigError({}, fmt::format("there is no command '{}'", words[0]), "trainer --help");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_commands.h -- commands on model files, without a config: `trainer info`, `import`, `export`. Called
+// model_commands.h -- commands on model files, without a config: `trainer info`, `import`, `export`, `predict`. Called
 // by help.cpp.
 #pragma once
 
@@ -20,6 +20,7 @@ struct ModelCommand {
 ModelCommand info_command();
 ModelCommand import_command();
 ModelCommand export_command();
+ModelCommand predict_command();
 
 // Runs such a command with its words: {"info", MODEL}. Its errors are ready to be printed.
 std::string run_model_command(const std::vector<std::string>& words);

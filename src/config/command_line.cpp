@@ -257,7 +257,7 @@ std::string help_topic_in(const std::vector<std::string>& words) {
 
 // Commands on model files, which need no config.
 bool is_model_command(const std::string& word) {
-  return word == "info" || word == "import" || word == "export";
+  return word == "info" || word == "import" || word == "export" || word == "predict";
 }
 
 }  // namespace
@@ -314,7 +314,8 @@ std::string usage() {
       "       trainer info MODEL        shows the nodes, parameters and statistics of a model, of this program or "
       "CNTK's\n";
   text += "       trainer import FILE OUT   writes a model of CNTK, or weights from safetensors or npz, as a model\n";
-  text += "       trainer export MODEL ...  writes a model as ONNX, safetensors or npz; each of these: --help\n\n";
+  text += "       trainer export MODEL ...  writes a model as ONNX, safetensors or npz\n";
+  text += "       trainer predict MODEL ... computes outputs for images, CTF or npy files; each command: --help\n\n";
   text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";
   for (const CLI::Option* option : app.get_options())
     text += fmt::format("  {:<16} {}\n", option->get_name(false, true), option->get_description());

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trainer predict MODEL --input ...`: the values of a node for new data, without a config.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "actions/model_commands.h"
+#include "actions/predict_input.h"
+#include "actions/predict_output.h"
+#include "graph/loops.h"
+#include "graph/shapes.h"
+#include "train/file.h"
+#include "train/text_output.h"
+#include "tutti/error.h"
+
+namespace tutti::actions {
+namespace {
+
+std::string output_format(const CommandWords& words) {
+  const std::string to = words.value("--output", "-"), format = words.value("--format");
+  const std::size_t dot = to.rfind('.');
+  const std::string ending = dot == to.npos ? "csv" : to.substr(dot + 1);
+  const std::string chosen = !format.empty() ? format : ending == "json" || ending == "npy" ? ending : "csv";
+  if (chosen != "csv" && chosen != "json" && chosen != "npy")
+    throw ConfigError({}, fmt::format("there is no format '{}'", format), "--format csv, json or npy");
+  if (chosen == "npy" && to == "-") throw ConfigError({}, "an array needs a file", "--output FILE.npy");
+  if (chosen == "npy" && (words.has("--top") || words.has("--classes")))
+    throw ConfigError({}, "an array holds values, no names of classes", "--output FILE.csv or FILE.json");
+  return chosen;
+}
+
+std::vector<std::string> class_names(const CommandWords& words, const std::string& node, std::size_t elements) {
+  if (!words.has("--classes")) return {};
+  const std::string path = words.value("--classes");
+  auto names = read_label_mapping(path);
+  if (names.size() != elements)
+    throw Error(
+        fmt::format("'{}' names {} classes, but '{}' has {} values\nfix: one name per line, in the order of the "
+                    "labels",
+                    path, names.size(), node, elements));
+  return names;
+}
+
+void soften_values(std::vector<float>& values) {
+  const float most = *std::ranges::max_element(values);
+  double sum = 0;
+  for (const float v : values) sum += std::exp(static_cast<double>(v) - most);
+  for (float& v : values) v = static_cast<float>(std::exp(static_cast<double>(v) - most) / sum);
+}
+
+// Whether the node's values go through sequences.
+bool goes_through_sequences(const graph::Graph& g, std::size_t root) {
+  for (const std::size_t n : graph::execution_order(g, {root}))
+    if (graph::needs_sequences(g.nodes[n].operation) || graph::is_time_slice(g.nodes[n])) return true;
+  return false;
+}
+
+class Predictor {
+ public:
+  Predictor(const CommandWords& words)
+      : words_(words),
+        path_(words.files[0]),
+        format_(output_format(words)),
+        network_(model_graph(path_), NetworkOptions{}) {
+    network_.initialize_parameters();
+  }
+
+  std::string run() {
+    const auto nodes = chosen_nodes(network_.graph(), path_, listed_names(words_.value("--node")), "--node");
+    std::vector<std::string> names;
+    for (const std::size_t n : nodes) names.push_back(network_.graph().nodes[n].name);
+    if (names.size() != 1)
+      throw ConfigError({}, fmt::format("the network has {} outputs: {}", names.size(), fmt::join(names, ", ")),
+                        "choose one: --node NODE");
+    style_.node = names[0];
+    style_.sequences = goes_through_sequences(network_.graph(), nodes[0]);
+    const PredictInput input = open_input(words_, network_.inputs_for(names), style_.sequences);
+    style_.files = !input.files.empty();
+    network_.bind(input.reader->streams());
+    const std::int64_t minibatch = whole_number(words_, "--minibatch", 1, style_.files ? 32 : 256);
+    network_.plan_evaluation(minibatch, names);
+    input.reader->start_epoch({.minibatch = minibatch});
+    while (const Batch* batch = input.reader->next()) write(network_.forward(*batch).at(0), *batch, input.files);
+    return finish();
+  }
+
+ private:
+  void open(const Network::Output& output) {
+    style_.shape = output.shape;
+    style_.classes = class_names(words_, style_.node, output.shape.elements());
+    style_.top = static_cast<std::size_t>(whole_number(words_, "--top", 1, 0));
+    const std::string to = words_.value("--output", "-");
+    if (format_ != "npy" && to != "-") {
+      create_directories(directory_of(to));
+      file_.open(to, std::ios::binary);
+      if (!file_) throw Error(fmt::format("creating '{}': {}", to, std::strerror(errno)));
+    }
+    std::ostream& out = to == "-" ? static_cast<std::ostream&>(text_) : file_;
+    writer_ = format_ == "npy"    ? npy_writer(style_, to)
+              : format_ == "json" ? json_writer(style_, out)
+                                  : csv_writer(style_, out);
+  }
+
+  void write(const Network::Output& output, const Batch& batch, const std::vector<std::string>& files) {
+    if (!output.per_sample)
+      throw Error(fmt::format("'{}' has one value for all data, not one per sample\nfix: --node NODE", style_.node));
+    if (!writer_) open(output);
+    const auto begins = sequences(output, batch);
+    const std::size_t n = output.shape.elements();
+    for (std::size_t s = 0; s + 1 < begins.size(); ++s, ++sequence_)
+      for (std::int64_t c = begins[s]; c < begins[s + 1]; ++c) {
+        const auto values = output.values.subspan(static_cast<std::size_t>(c) * n, n);
+        values_.assign(values.begin(), values.end());
+        if (words_.has("--softmax")) soften_values(values_);
+        writer_->write(
+            {sequence_, c - begins[s], files.empty() ? "" : files.at(static_cast<std::size_t>(sequence_)), values_});
+        ++samples_;
+      }
+  }
+
+  // Of the stream that has as many samples as the value.
+  static std::span<const std::int64_t> sequences(const Network::Output& output, const Batch& batch) {
+    if (!output.sequence_begin.empty()) return output.sequence_begin;
+    for (const auto& s : batch.streams)
+      if (s.columns == output.columns) return s.sequence_begin;
+    return batch.streams.at(0).sequence_begin;
+  }
+
+  std::string finish() {
+    if (!writer_) throw Error("the input has no samples");
+    writer_->finish();
+    const std::string to = words_.value("--output", "-");
+    if (to == "-") return text_.str();
+    if (file_.is_open() && !file_.flush()) throw Error(fmt::format("writing '{}' failed (disk full?)", to));
+    return fmt::format("'{}': '{}' of '{}' for {} samples\n", to, style_.node, path_, samples_);
+  }
+
+  const CommandWords& words_;
+  std::string path_, format_;
+  Network network_;
+  PredictionStyle style_;
+  std::unique_ptr<PredictionWriter> writer_;
+  std::ofstream file_;
+  std::ostringstream text_;
+  std::vector<float> values_;
+  std::int64_t sequence_ = 0, samples_ = 0;
+};
+
+}  // namespace
+
+ModelCommand predict_command() {
+  std::vector<CommandOption> options = input_options();
+  const std::vector<CommandOption> others = {
+      {"--node", "NODE", "the node whose values are predicted; default: the output node"},
+      {"--softmax", "", "turns its values into probabilities"},
+      {"--classes", "FILE", "names of the classes, one per line, in the order of the labels"},
+      {"--top", "N", "only the N largest values, with their classes"},
+      {"--output", "FILE", "where to: FILE.csv, FILE.json or FILE.npy; default: stdout, as CSV"},
+      {"--format", "FORMAT", "csv, json or npy, whatever the name of the file"},
+      {"--minibatch", "N", "samples at a time; default 256, images 32"}};
+  options.insert(options.end(), others.begin(), others.end());
+  return {{"predict", "MODEL", 1, "computes the outputs of a model for new data (docs/predict.md)", options},
+          [](const CommandWords& words) { return Predictor(words).run(); }};
+}
+
+}  // namespace tutti::actions

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/predict_input.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "actions/npy_reader.h"
+#include "config/load.h"
+#include "tutti/error.h"
+
+namespace tutti::actions {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class InputKind { images, ctf, npy };
+
+std::string lower_extension(const std::string& path) {
+  std::string e = fs::path(path).extension().string();
+  std::ranges::transform(e, e.begin(), [](unsigned char c) { return std::tolower(c); });
+  return e;
+}
+
+bool is_image(const std::string& path) {
+  static const std::set<std::string> endings = {".png", ".jpg", ".jpeg"};
+  return endings.contains(lower_extension(path));
+}
+
+// "stream=file" or a file. A file may have '=' in its name if it exists.
+struct NamedFile {
+  std::string stream, file;
+};
+NamedFile named_file(const std::string& word) {
+  std::error_code ignored;
+  const std::size_t equals = word.find('=');
+  if (equals == word.npos || fs::exists(word, ignored)) return {"", word};
+  return {word.substr(0, equals), word.substr(equals + 1)};
+}
+
+InputKind kind_of_input(const NamedFile& input) {
+  std::error_code ignored;
+  if (!fs::exists(input.file, ignored))
+    throw Error(fmt::format("there is no input '{}'\nfix: --input FILE, or --input STREAM=FILE", input.file));
+  if (fs::is_directory(input.file, ignored) || is_image(input.file)) return InputKind::images;
+  return lower_extension(input.file) == ".npy" ? InputKind::npy : InputKind::ctf;
+}
+
+std::string quoted_setting(const std::string& text) {
+  if (text.find('"') != text.npos) throw Error(fmt::format("the path '{}' has a quote in its name", text));
+  return '"' + text + '"';
+}
+
+std::unique_ptr<Reader> reader_of_block(const std::string& block) {
+  Problems problems;
+  config::Notices notices;
+  ReaderContext context;
+  context.action = "write", context.problems = &problems, context.notices = &notices;
+  auto reader = make_reader(config::record_from_text(block, "<input of predict>"), context);
+  problems.throw_if_any();
+  reader->sweep_samples();  // formats that need it are read through once
+  return reader;
+}
+
+// A file in a folder of its own that is removed at the end.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    std::string pattern = (fs::temp_directory_path() / "tutti-predict-XXXXXX").string();
+    if (!::mkdtemp(pattern.data()))
+      throw Error(fmt::format("creating a folder in '{}': {}", pattern, std::strerror(errno)));
+    folder_ = pattern;
+    std::ofstream(path()) << text;
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  std::string path() const { return folder_ + "/map.txt"; }
+
+ private:
+  std::string folder_;
+};
+
+std::vector<std::string> image_files(const std::vector<NamedFile>& inputs) {
+  std::vector<std::string> files;
+  for (const NamedFile& input : inputs) {
+    if (!fs::is_directory(input.file)) {
+      files.push_back(input.file);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : fs::recursive_directory_iterator(input.file))
+      if (entry.is_regular_file() && is_image(entry.path().string())) inside.push_back(entry.path().string());
+    if (inside.empty())
+      throw Error(fmt::format("the folder '{}' has no images\nfix: PNG and JPEG files are read", input.file));
+    std::ranges::sort(inside);
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>& given,
+                         const std::vector<Network::Input>& inputs) {
+  if (inputs.size() != 1)
+    throw Error(fmt::format("the network has {} inputs, images are one\nfix: --input CTF-file", inputs.size()));
+  const Shape& shape = inputs[0].shape;
+  if (shape.rank() < 2 || (shape[2] != 1 && shape[2] != 3))
+    throw Error(
+        fmt::format("the input '{}' {} takes no images, which are [width x height x 1 or 3]\nfix: --input "
+                    "CTF-file, or an array",
+                    inputs[0].name, to_string(shape)));
+  PredictInput input;
+  input.files = image_files(given);
+  std::string map;
+  for (const std::string& file : input.files) {
+    if (file.find_first_of("\t\n") != file.npos)
+      throw Error(fmt::format("'{}' has a tab or line break in its name", file));
+    map += fmt::format("{}\t0\n", fs::absolute(file).string());
+  }
+  const auto list = std::make_shared<TemporaryFile>(map);
+  std::string features = fmt::format("width = {}; height = {}; channels = {}", shape[0], shape[1], shape[2]);
+  features += fmt::format("; cropType = \"center\"; sideRatio = {}", words.value("--crop", "1"));
+  if (words.has("--mean")) features += fmt::format("; meanFile = {}", quoted_setting(words.value("--mean")));
+  input.reader = reader_of_block(fmt::format(
+      "readerType = \"ImageReader\"\nfile = {}\nrandomize = false\n{} = [ {} ]\npredictNoLabels = [ labelDim = 1 ]",
+      quoted_setting(list->path()), inputs[0].name, features));
+  input.kept = list;
+  return input;
+}
+
+// Streams of the file that have other names than the network's inputs: --map query=S0,labels=S2.
+std::map<std::string, std::string> stream_names(const CommandWords& words, const std::vector<Network::Input>& inputs) {
+  std::map<std::string, std::string> names;
+  for (const std::string& pair : listed_names(words.value("--map"))) {
+    const std::size_t equals = pair.find('=');
+    const std::string input = pair.substr(0, equals);
+    if (equals == pair.npos || std::ranges::find(inputs, input, &Network::Input::name) == inputs.end()) {
+      std::vector<std::string> all;
+      for (const auto& i : inputs) all.push_back(i.name);
+      throw ConfigError({}, fmt::format("--map: '{}' names no input of the network", pair),
+                        fmt::format("--map INPUT=STREAM,...; inputs: {}", fmt::join(all, ", ")));
+    }
+    names[input] = pair.substr(equals + 1);
+  }
+  return names;
+}
+
+PredictInput open_ctf(const CommandWords& words, const std::vector<NamedFile>& given,
+                      const std::vector<Network::Input>& inputs) {
+  if (given.size() != 1) throw Error(fmt::format("{} files in CTF are given\nfix: put them into one", given.size()));
+  const auto names = stream_names(words, inputs);
+  std::string streams;
+  for (const auto& input : inputs) {
+    const auto other = names.find(input.name);
+    streams += fmt::format("{} = [ alias = {}; dim = {}; format = \"{}\" ]\n", input.name,
+                           quoted_setting(other == names.end() ? input.name : other->second), input.shape.elements(),
+                           input.sparse ? "sparse" : "dense");
+  }
+  PredictInput input;
+  input.reader =
+      reader_of_block(fmt::format("readerType = \"CNTKTextFormatReader\"\nfile = {}\nrandomize = false\ninput = [ {} ]",
+                                  quoted_setting(given[0].file), streams));
+  return input;
+}
+
+PredictInput open_npy(const std::vector<NamedFile>& given, const std::vector<Network::Input>& inputs, bool sequences) {
+  std::vector<std::string> files, names;
+  for (const auto& input : inputs) {
+    names.push_back(input.name);
+    const auto found = std::ranges::find_if(
+        given, [&](const NamedFile& g) { return g.stream == input.name || (g.stream.empty() && inputs.size() == 1); });
+    if (found != given.end()) files.push_back(found->file);
+  }
+  if (files.size() != inputs.size() || given.size() != inputs.size())
+    throw Error(fmt::format("{} arrays are given for the inputs {}\nfix: --input {}=FILE.npy for each", given.size(),
+                            fmt::join(names, ", "), fmt::join(names, "=FILE.npy --input ")));
+  PredictInput input;
+  input.reader = read_arrays(inputs, files, sequences);
+  return input;
+}
+
+}  // namespace
+
+std::vector<CommandOption> input_options() {
+  return {{"--input", "FILE", "PNG or JPEG images, a folder of them, a file in CTF, or STREAM=FILE.npy", true},
+          {"--map", "INPUT=STREAM,...", "CTF: streams that have other names than the network's inputs"},
+          {"--mean", "FILE", "images: the mean image that training subtracted (meanFile)"},
+          {"--crop", "RATIO", "images: center crop, as a part of the shorter side (sideRatio)"}};
+}
+
+PredictInput open_input(const CommandWords& words, const std::vector<Network::Input>& inputs, bool sequences) {
+  std::vector<NamedFile> given;
+  for (const std::string& word : words.values("--input")) given.push_back(named_file(word));
+  if (given.empty()) throw ConfigError({}, "'predict' is given no input", "--input FILE");
+  const InputKind kind = kind_of_input(given[0]);
+  for (const NamedFile& g : given)
+    if (kind_of_input(g) != kind)
+      throw Error(fmt::format("'{}' and '{}' are of different kinds\nfix: predict them one after the other",
+                              given[0].file, g.file));
+  if (kind != InputKind::images)
+    for (const char* option : {"--mean", "--crop"})
+      if (words.has(option)) throw ConfigError({}, fmt::format("{} is for images", option), "leave it out");
+  if (kind != InputKind::ctf && words.has("--map")) throw ConfigError({}, "--map is for files in CTF", "leave it out");
+  if (kind == InputKind::images) return open_images(words, given, inputs);
+  return kind == InputKind::ctf ? open_ctf(words, given, inputs) : open_npy(given, inputs, sequences);
+}
+
+}  // namespace tutti::actions
