@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run says: its log, its metrics as JSON lines, and predictions."""
+import csv
+import json
+import re
+
+import numpy
+
+_NUMBER = r'[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)'
+_EPOCH = re.compile(r'Finished Epoch\[ *(\d+) of \d+\]: \[(\w+)\] (.*)')
+_CRITERION = re.compile(rf'([A-Za-z_][\w.\[\]]*) = ({_NUMBER})(%?) \* \d+')
+_OTHERS = re.compile(rf'(totalSamplesSeen|learningRatePerSample|epochTime) ?= ?({_NUMBER})')
+
+
+def read_log(path, what='Training'):
+    """The 'Finished Epoch' lines of a log: {'epoch': array, 'ce': array, ...}. `what`: Training or Validate."""
+    rows = []
+    with open(path, encoding='utf-8', errors='replace') as f:
+        for line in f:
+            match = _EPOCH.search(line)
+            if not match or match.group(2) != what:
+                continue
+            row = {'epoch': int(match.group(1))}
+            row.update({name: float(v) / (100 if percent else 1) for name, v, percent in _CRITERION.findall(match.group(3))})
+            row.update({name: float(v) for name, v in _OTHERS.findall(match.group(3))})
+            rows.append(row)
+    return _columns(rows)
+
+
+def read_metrics(path):
+    """A file with one JSON object per line, as {name: array}: numbers, with NaN where a line lacks them, or objects for other values. Names of
+    nested objects are joined by '/'. A last line that was cut, by a run that still writes, is left out."""
+    rows = []
+    with open(path, encoding='utf-8') as f:
+        lines = f.read().split('\n')
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(_flat(json.loads(line)))
+        except ValueError as e:
+            if number == len(lines):
+                break
+            raise ValueError(f'{path}:{number}: {e}') from None
+    return _columns(rows)
+
+
+def read_predictions(path):
+    """The output of trainer predict: the array of an .npy file; {column: array} of .csv and .json."""
+    path = str(path)
+    if path.endswith('.npy'):
+        return numpy.load(path, allow_pickle=False)
+    if path.endswith('.json'):
+        with open(path, encoding='utf-8') as f:
+            return _columns(json.load(f))
+    with open(path, newline='', encoding='utf-8') as f:
+        return _columns(list(csv.DictReader(f)), parse=True)
+
+
+def _flat(value, prefix=''):
+    if not isinstance(value, dict):
+        return {prefix: value}
+    found = {}
+    for name, v in value.items():
+        found.update(_flat(v, f'{prefix}/{name}' if prefix else name))
+    return found
+
+
+def _columns(rows, parse=False):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: _array([row.get(name) for row in rows], name if parse else None) for name in names}
+
+
+def _array(values, text_of):
+    """`text_of`: the column of a CSV file, whose values are text."""
+    if text_of is not None:
+        try:
+            return numpy.array([(int if text_of in ('sample', 'sequence', 'step') else float)(v) for v in values])
+        except ValueError:
+            return numpy.array(values)
+    if all(isinstance(v, (int, float, type(None))) and not isinstance(v, bool) for v in values):
+        if all(isinstance(v, int) for v in values):
+            return numpy.array(values)
+        return numpy.array([numpy.nan if v is None else v for v in values], float)
+    if all(isinstance(v, list) for v in values) and len({len(v) for v in values}) == 1 and not any(isinstance(x, dict) for v in values for x in v):
+        return numpy.array([[numpy.nan if x is None else x for x in v] for v in values])
+    if all(isinstance(v, str) for v in values):
+        return numpy.array(values)
+    array = numpy.empty(len(values), object)
+    array[:] = values
+    return array
