@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "interchange/onnx/network_export.h"
@@ -37,13 +40,15 @@ OnnxSummary write_onnx(const std::string& path, const graph::Graph& graph, std::
         fmt::format("the network needs {} bytes, and a file of ONNX holds at most 2 GB\nfix: export it as "
                     "safetensors",
                     size));
-  const std::string bytes = model.SerializeAsString();
   const std::string unfinished = path + ".tmp";
   create_directories(directory_of(path));
-  File file = File::create(unfinished);
-  file.write(std::as_bytes(std::span(bytes)));
-  file.sync();
-  file.close();
+  {
+    std::ofstream file(unfinished, std::ios::binary);
+    if (!file) throw Error(fmt::format("creating '{}': {}", unfinished, std::strerror(errno)));
+    if (!model.SerializeToOstream(&file) || !file.flush())
+      throw Error(fmt::format("writing '{}': {}", unfinished, std::strerror(errno)));
+  }
+  File::open(unfinished).sync();
   rename_durably(unfinished, path);
   return summary;
 }
