@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "actions/npy_reader.h"
 #include "config/load.h"
@@ -107,16 +108,38 @@ std::vector<std::string> image_files(const std::vector<NamedFile>& inputs) {
   return files;
 }
 
+// In the order of memory: width fastest, or the channels, as networks of CNTK's older layout have them.
+struct ImageSize {
+  std::size_t width = 0, height = 0, channels = 0;
+  bool channels_first = false;
+};
+
+ImageSize image_size(const CommandWords& words, const Network::Input& input) {
+  Shape shape = input.shape;
+  if (words.has("--size")) {
+    shape = Shape{};
+    std::stringstream in(words.value("--size"));
+    for (std::size_t d = 0; in >> d; in.ignore()) shape.dims.push_back(d);
+    if (shape.elements() != input.shape.elements() || shape.rank() != 3)
+      throw ConfigError({},
+                        fmt::format("--size {} does not make the {} values of the input '{}'", words.value("--size"),
+                                    input.shape.elements(), input.name),
+                        "WIDTH:HEIGHT:CHANNELS");
+  }
+  const auto is_count = [](std::size_t channels) { return channels == 1 || channels == 3; };
+  if (shape.rank() >= 2 && is_count(shape[2])) return {shape[0], shape[1], shape[2], false};
+  if (shape.rank() == 3 && is_count(shape[0])) return {shape[1], shape[2], shape[0], true};
+  throw Error(
+      fmt::format("the input '{}' {} is no image, which is [width x height x 1 or 3]\nfix: --size "
+                  "WIDTH:HEIGHT:CHANNELS says how its values lie",
+                  input.name, to_string(shape)));
+}
+
 PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>& given,
                          const std::vector<Network::Input>& inputs) {
   if (inputs.size() != 1)
     throw Error(fmt::format("the network has {} inputs, images are one\nfix: --input CTF-file", inputs.size()));
-  const Shape& shape = inputs[0].shape;
-  if (shape.rank() < 2 || (shape[2] != 1 && shape[2] != 3))
-    throw Error(
-        fmt::format("the input '{}' {} takes no images, which are [width x height x 1 or 3]\nfix: --input "
-                    "CTF-file, or an array",
-                    inputs[0].name, to_string(shape)));
+  const ImageSize size = image_size(words, inputs[0]);
   PredictInput input;
   input.files = image_files(given);
   std::string map;
@@ -126,7 +149,8 @@ PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>
     map += fmt::format("{}\t0\n", fs::absolute(file).string());
   }
   const auto list = std::make_shared<TemporaryFile>(map);
-  std::string features = fmt::format("width = {}; height = {}; channels = {}", shape[0], shape[1], shape[2]);
+  std::string features = fmt::format("width = {}; height = {}; channels = {}; mbFormat = \"{}\"", size.width,
+                                     size.height, size.channels, size.channels_first ? "nhwc" : "nchw");
   features += fmt::format("; cropType = \"center\"; sideRatio = {}", words.value("--crop", "1"));
   if (words.has("--mean")) features += fmt::format("; meanFile = {}", quoted_setting(words.value("--mean")));
   input.reader = reader_of_block(fmt::format(
@@ -192,6 +216,7 @@ PredictInput open_npy(const std::vector<NamedFile>& given, const std::vector<Net
 std::vector<CommandOption> input_options() {
   return {{"--input", "FILE", "PNG or JPEG images, a folder of them, a file in CTF, or STREAM=FILE.npy", true},
           {"--map", "INPUT=STREAM,...", "CTF: streams that have other names than the network's inputs"},
+          {"--size", "W:H:C", "images: the network's input as an image, where it is declared as a vector"},
           {"--mean", "FILE", "images: the mean image that training subtracted (meanFile)"},
           {"--crop", "RATIO", "images: center crop, as a part of the shorter side (sideRatio)"}};
 }
@@ -206,7 +231,7 @@ PredictInput open_input(const CommandWords& words, const std::vector<Network::In
       throw Error(fmt::format("'{}' and '{}' are of different kinds\nfix: predict them one after the other",
                               given[0].file, g.file));
   if (kind != InputKind::images)
-    for (const char* option : {"--mean", "--crop"})
+    for (const char* option : {"--mean", "--crop", "--size"})
       if (words.has(option)) throw ConfigError({}, fmt::format("{} is for images", option), "leave it out");
   if (kind != InputKind::ctf && words.has("--map")) throw ConfigError({}, "--map is for files in CTF", "leave it out");
   if (kind == InputKind::images) return open_images(words, given, inputs);

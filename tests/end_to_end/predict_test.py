@@ -88,6 +88,15 @@ class PredictTest(support.TrainerTest):
         self.assert_values([r[1:] for r in rows[1:]], [self.expected[i] for i in (0, 2, 4, 1, 3)])
         one = self.rows(self.predict('--input', 'pictures/1/3.png', '--input', 'pictures/0/2.png').stdout)
         self.assert_values([r[1:] for r in one[1:]], [self.expected[3], self.expected[2]])
+        vector = NET.replace('(2:2:3)', '12').replace('net.dnn', 'vector.dnn')
+        self.write('vector.cntk', vector)
+        self.run_trainer(['configFile=vector.cntk'])
+        self.run_trainer(['configFile=vector.cntk', 'command=Write'])
+        expected = [[float(v) for v in line.split()] for line in (self.directory / 'out.z').read_text().splitlines()]
+        of_vector = self.run_trainer(['predict', 'vector.dnn', '--input', 'pictures', '--size', '2:2:3']).stdout
+        self.assert_values([r[1:] for r in self.rows(of_vector)[1:]], [expected[i] for i in (0, 2, 4, 1, 3)])
+        self.assertIn('--size', self.run_trainer(['predict', 'vector.dnn', '--input', 'pictures'], expect=2).stderr)
+        self.assertIn('does not make the 12 values', self.run_trainer(['predict', 'vector.dnn', '--input', 'pictures', '--size=2:2:1'], expect=2).stderr)
         (self.directory / 'pictures/broken.png').write_bytes(b'\x89PNG\r\n\x1a\nxx')
         self.assertIn('broken.png', self.predict('--input', 'pictures', expect=2).stderr)
 
