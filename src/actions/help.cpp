@@ -157,6 +157,7 @@ std::string help_text(const std::string& name) {
     if (!text.empty()) found.push_back(heading + text);
   };
   add("", block_help(name));
+  add("", model_command_help(name));
   if (config::equal_keys(name, "reader") || config::equal_keys(name, "cvReader"))
     add(fmt::format("{}: block of a command that reads the data\n", name), readers());
   const auto library = brainscript::library_functions();

@@ -13,6 +13,7 @@
 #include "cntk/model.h"
 #include "graph/kernel.h"
 #include "graph/shapes.h"
+#include "interchange/tensor_file.h"
 #include "train/model_file.h"
 #include "tutti/error.h"
 
@@ -191,7 +192,19 @@ std::string own_model_text(const std::string& path) {
                      graph_text(load_trained(path)));
 }
 
+// By name: safetensors begin with a number, as anything may.
+bool is_tensor_file(const std::string& path) { return path.ends_with(".safetensors") || path.ends_with(".npz"); }
+
+std::string tensor_file_text(const std::string& path) {
+  const auto file = interchange::open_tensor_file(path);
+  Table rows = {{"tensor", "type", "shape"}};
+  for (const auto& e : file->entries())
+    rows.push_back({e.name, std::string(interchange::name_of(e.kind)), interchange::shape_text(e.shape)});
+  return fmt::format("'{}': {} tensors; the last axis is the fastest\n{}", path, file->entries().size(), aligned(rows));
+}
+
 std::string info_text(const std::string& path) {
+  if (is_tensor_file(path)) return tensor_file_text(path);
   if (cntk::is_model(path)) return cntk_model_text(path);
   if (cntk::is_checkpoint(path)) return cntk_checkpoint_text(path);
   return kind_of(path) == "model" ? own_model_text(path) : own_checkpoint_text(path);
@@ -227,16 +240,39 @@ std::vector<std::size_t> chosen_nodes(const graph::Graph& g, const std::string& 
 }
 
 ModelCommand info_command() {
-  return {{"info", "MODEL", 1, "shows the nodes, parameters and statistics of a model or checkpoint", {}},
+  return {{"info",
+           "MODEL",
+           1,
+           "shows the nodes, parameters and statistics of a model or checkpoint, or the tensors of a .safetensors or "
+           ".npz file",
+           {}},
           [](const CommandWords& words) { return info_text(words.files[0]); }};
 }
 
-std::string run_model_command(const std::vector<std::string>& words) {
+namespace {
+
+const std::vector<ModelCommand>& model_commands() {
   static const std::vector<ModelCommand> commands = {info_command(), import_command(), export_command(),
                                                      predict_command()};
-  const auto command = std::ranges::find(commands, words[0], [](const ModelCommand& c) { return c.form.name; });
-  if (command == commands.end())
-    throw ConfigError({}, fmt::format("there is no command '{}'", words[0]), "trainer --help");
+  return commands;
+}
+
+const ModelCommand* find_model_command(const std::string& name) {
+  for (const ModelCommand& command : model_commands())
+    if (command.form.name == name) return &command;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string model_command_help(const std::string& name) {
+  const ModelCommand* command = find_model_command(name);
+  return command ? help_text(command->form) : "";
+}
+
+std::string run_model_command(const std::vector<std::string>& words) {
+  const ModelCommand* command = find_model_command(words[0]);
+  if (!command) throw ConfigError({}, fmt::format("there is no command '{}'", words[0]), "trainer --help");
   if (std::ranges::find(words, "--help") != words.end()) return help_text(command->form);
   const CommandWords read = read_words(words, command->form);
   try {

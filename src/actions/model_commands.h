@@ -25,6 +25,9 @@ ModelCommand predict_command();
 // Runs such a command with its words: {"info", MODEL}. Its errors are ready to be printed.
 std::string run_model_command(const std::vector<std::string>& words);
 
+// The help of the command of that name; "" if there is none.
+std::string model_command_help(const std::string& name);
+
 // "model" or "checkpoint" of this program. Throws Error for other files.
 std::string kind_of(const std::string& path);
 // The graph of a model of this program or CNTK's, with its values. Throws Error for checkpoints and other files.

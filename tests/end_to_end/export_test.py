@@ -79,6 +79,8 @@ class ExportTest(support.TrainerTest):
         self.assertIn("'a.npz': 11 tensors of 'a.dnn' as npz", said)
         tensors = read_safetensors(self.directory / 'new/a.safetensors')
         self.assertEqual(tensors, read_npz(self.directory / 'a.npz'))
+        for name in ('new/a.safetensors', 'a.npz'):
+            self.assertRegex(self.run_trainer(['info', name]).stdout, r'11 tensors.*\n[^|]*W +float32 +\(2, 1, 3, 3\)')
         shapes = sorted(shape for shape, _ in tensors.values())
         self.assertIn((2, 1, 3, 3), shapes)  # maps, channels, height, width
         self.train('b.dnn', seed=7, epochs=0)  # the same network with other weights
@@ -129,6 +131,7 @@ class ExportTest(support.TrainerTest):
             with self.subTest(words):
                 self.assertIn(message, self.run_trainer(words, expect=2).stderr)
         self.assertIn('--safetensors FILE', self.run_trainer(['export', '--help']).stdout)
+        self.assertIn('--safetensors FILE', self.run_trainer(['help=export']).stdout)
 
 
 if __name__ == '__main__':
