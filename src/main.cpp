@@ -4,14 +4,30 @@
 #include <exception>
 #include <string_view>
 
+#include "actions/diff_command.h"
 #include "actions/run.h"
 #include "base/activity.h"
 #include "base/exit_codes.h"
 #include "comm/session.h"
 #include "launch/supervisor.h"
 
+namespace {
+
+// Commands that work without MPI, with the words behind their name.
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, const char* const* argv);
+};
+constexpr Command commands[] = {
+    {"diff", tutti::actions::run_diff},
+    {"launch", tutti::launch::run},
+};
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "launch") return tutti::launch::run(argc - 2, argv + 2);
+  for (const Command& command : commands)
+    if (argc > 1 && command.name == argv[1]) return command.run(argc - 2, argv + 2);
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);
   try {

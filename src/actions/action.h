@@ -16,30 +16,18 @@
 #include "tutti/config.h"
 #include "tutti/graph.h"
 
-namespace tutti::actions {
-
-// For --check: the options of an action's blocks, those that differ from their defaults and all.
-struct OptionsText {
-  std::string changed, all;
-  OptionsText& operator+=(const OptionsText& more) {
-    changed += more.changed, all += more.all;
-    return *this;
-  }
-};
-OptionsText options_text(const std::string& name, const std::function<void(config::Fields&)>& now,
-                         const std::function<void(config::Fields&)>& usual);
-template <class Options>
-OptionsText options_text(const std::string& name, const Options& options) {
-  Options now = options, usual;
-  return options_text(
-      name, [&](config::Fields& f) { now.describe(f); }, [&](config::Fields& f) { usual.describe(f); });
+namespace tutti {
+struct TrialRun;
 }
+
+namespace tutti::actions {
 
 // A checked action of a command block.
 struct Action {
   std::string settings;  // the effective settings, one per line
   std::function<void()> run;
-  OptionsText options = {};
+  // Some steps that leave nothing behind; none for actions that do not train.
+  std::function<TrialRun(std::int64_t warm_up, std::int64_t steps)> try_steps = {};
   std::string trained_model = {};  // the model path that a training locks; empty for other actions
   bool make_mode = false;          // continues from files of an earlier run of that model
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "actions/action.h"
-#include "config/table.h"
 #include "config/text.h"
 
 namespace tutti::actions {
@@ -26,11 +25,6 @@ const ActionEntry* find_action(const std::string& name) {
 SourcePos place_of(const config::Record& block, const char* key) {
   const auto value = block.find(key);
   return value ? value->where : block.where();
-}
-
-OptionsText options_text(const std::string& name, const std::function<void(config::Fields&)>& now,
-                         const std::function<void(config::Fields&)>& usual) {
-  return {config::dump_changes(name, now, usual, 2), config::dump_fields(name, now, 2)};
 }
 
 }  // namespace tutti::actions

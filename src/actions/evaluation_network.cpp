@@ -117,16 +117,6 @@ std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* bl
   return reader;
 }
 
-OptionsText reader_options(const ActionContext& context, const char* block, const char* action) {
-  Problems ignored;  // make_reader has reported them
-  config::Notices said_already;
-  const auto type = effective_reader(context.command.block(block), {action, 0, &ignored, &said_already});
-  for (const auto& usual : reader_types())
-    if (usual.name == type.name)
-      return options_text(fmt::format("{} ({})", block, type.name), type.describe, usual.describe);
-  return {};
-}
-
 std::string model_to_read(const ActionContext& context, std::string model_path) {
   const auto actions = context.command.strings("action");
   const bool trains = actions.empty() || std::any_of(actions.begin(), actions.end(), [](const std::string& action) {

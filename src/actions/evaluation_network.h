@@ -25,9 +25,6 @@ void check_minibatch_sizes(config::Fields&, const config::Schedule<std::int64_t>
 // wrong. Formats that need it are read through once, so that broken data stop the run before it starts.
 std::unique_ptr<Reader> open_reader(const ActionContext&, const char* block, const char* action, int trace_level);
 
-// The options of a reader block, for --check.
-OptionsText reader_options(const ActionContext&, const char* block, const char* action);
-
 // The model file of an action, or "" if the block's own builder describes the network. The builder of a block that also
 // trains describes the start of the training.
 std::string model_to_read(const ActionContext&, std::string model_path);

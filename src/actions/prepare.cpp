@@ -118,7 +118,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.constant_seed = top.constant_seed;
   base.device = device;
   base.progress_tracing = top.progress_tracing;
-  base.only_check = line.check;
+  base.only_check = line.check && !line.dry_run;
   base.problems = &problems;
   base.notices = &notices;
   base.models_to_come = &models_to_come;

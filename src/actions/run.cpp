@@ -13,8 +13,10 @@
 #include <set>
 #include <span>
 
+#include "actions/check.h"
 #include "actions/cpu.h"
 #include "actions/device.h"
+#include "actions/effective_config.h"
 #include "actions/help.h"
 #include "actions/prepare.h"
 #include "actions/together.h"
@@ -22,6 +24,7 @@
 #include "base/memory.h"
 #include "comm/session.h"
 #include "train/checkpoint.h"
+#include "train/file.h"
 #include "train/model_lock.h"
 #include "tutti/log.h"
 
@@ -99,64 +102,11 @@ void print_configuration(const config::CommandLine& line, const config::TopLevel
       fmt::format("precision = \"{}\"", top.precision == config::TopLevel::Precision::float64 ? "double" : "float"));
 }
 
-// The memory that all ranks of this host plan to allocate, in bytes.
-double needed_here(Communicator& world, double of_this_rank) {
-  const auto hosts = hosts_of(world);
-  std::vector<double> needs(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(&of_this_rank, 1)), std::as_writable_bytes(std::span(needs)));
-  double sum = 0;
-  for (std::size_t r = 0; r < needs.size(); ++r)
-    if (hosts[r] == hosts[static_cast<std::size_t>(world.rank())]) sum += needs[r];
-  return sum;
-}
-
-std::string memory_line(double of_this_rank, double of_host, int ranks, const std::string& device) {
-  std::string line = fmt::format("  memory     {} for weights, gradients, optimizer and the values of a minibatch",
-                                 bytes_text(of_this_rank));
-  if (ranks > 1) line += fmt::format(" on this rank, {} on the {} ranks of this host", bytes_text(of_host), ranks);
-  if (device != "cpu") line += "; GPU memory was allocated as a trial and is not counted";
-  if (const auto left = available_memory())
-    line += fmt::format("; {} are free", bytes_text(static_cast<double>(*left)));
-  return line;
-}
-
-std::string memory_warning(double of_host) {
-  const auto left = available_memory();
-  if (!left || of_host <= static_cast<double>(*left)) return {};
-  return fmt::format(
-      "the run needs {} of memory on this host and {} are free: it would be refused. fix: lower minibatchSize, split "
-      "minibatches with numSubminibatches or maxSamplesInRAM, or use a host with more memory",
-      bytes_text(of_host), bytes_text(static_cast<double>(*left)));
-}
-
-// For --check: what the user has set, or with `all` every option.
-void print_options(const Run& run, bool all) {
-  const auto print = [&](const std::string& heading, std::string OptionsText::*part) {
-    log::result(heading);
-    const std::string top = options_text("top", run.top).*part;
-    if (!top.empty()) log::result(top);
-    for (const auto& p : run.actions)
-      if (const std::string& text = p.what->options.*part; !text.empty())
-        log::result(fmt::format("{}, action {}:\n{}", p.command, p.action, text));
-  };
-  print("What differs from the defaults:", &OptionsText::changed);
-  if (all) print("All effective options:", &OptionsText::all);
-}
-
-// The output of --check: also what a run would do, and the memory it would need. Collective: the ranks add up their
-// memory. Rank 0 prints.
-void print_check(Communicator& world, const Run& run, const config::Notices& notices,
-                 const std::vector<std::string>& settings, int local_ranks, const std::string& device, bool all) {
-  const auto mine = static_cast<double>(planned_memory());
-  const double here = needed_here(world, mine);
-  if (world.rank() != 0) return;
-  for (const auto& n : notices.lines) log::result(log::titled("Note", n));
-  print_options(run, all);
-  for (const auto& l : settings) log::result(l);
-  log::result(memory_line(mine, here, local_ranks, device));
-  if (const std::string warning = memory_warning(here); !warning.empty()) log::result("Warning: " + warning);
-  if (!all) log::result("(-v prints every option as it holds)");
-  log::result("Checked: the configuration is fine. Nothing was trained.");
+// A training that is finished keeps the settings that it was made by.
+void keep_settings(const Run& run, const config::Record& top) {
+  for (const auto& p : run.actions)
+    if (const std::string& model = p.what->trained_model; !model.empty() && !(p.what->make_mode && file_exists(model)))
+      write_settings_file(model, effective_config(top, run.top, {p.command}));
 }
 
 void write_done_file(const config::TopLevel& top, Communicator& world) {
@@ -178,7 +128,8 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   config::Notices notices;
   if (!together(world, [&] { line = config::parse_command_line(argc, argv); })) return refuse();
   if (const auto answered = answer(line, world)) return code = *answered, nullptr;
-  if (line.check) only_plan_memory();
+  const bool only_checks = line.check && !line.dry_run;
+  if (only_checks) only_plan_memory();
 
   Problems problems;
   HostPlace place = find_place(world);
@@ -190,7 +141,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     // A single rank under mpiexec also takes the parallel path, so that its cost can be measured.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
-    if (problems.empty()) device = plan_device(top, place, line.check);
+    if (problems.empty()) device = plan_device(top, place, only_checks);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
     if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
@@ -199,9 +150,10 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   });
   if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
-  if (line.check) {
-    print_check(world, *run, notices, settings_lines(actions, cpu, device, place, world), place.local_ranks,
-                device.device, line.verbose);
+  if (line.check || line.dry_run) {
+    print_check(world, *run, line, notices, settings_lines(actions, cpu, device, place, world), place.local_ranks,
+                device.device);
+    if (line.dry_run) dry_run(*run, world);
     return nullptr;
   }
   if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
@@ -215,6 +167,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
   for (const auto& n : notices.lines) log::warning(n);
   if (!cpu.advice.empty()) log::warning(cpu.advice);
+  if (world.rank() == 0) keep_settings(*run, line.config);
   for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::line(l);
   return run;
 }

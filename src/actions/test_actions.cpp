@@ -158,13 +158,11 @@ std::optional<Action> make_test(const ActionContext& context, EvaluateOptions op
   if (!reader) return std::nullopt;
   return Action{.settings = fmt::format("  model      {}",
                                         options.model_path.empty() ? "from the network builder" : options.model_path),
-                .run =
-                    [context = context.for_running(), options, reader] {
-                      const auto network = evaluation_network(context, options.model_path, options.eval_node_names);
-                      const auto run = evaluate_model(*network, *reader, context, options);
-                      log::line(final_line(network->evaluations(), run));
-                    },
-                .options = options_text("test", options) += reader_options(context, "reader", "test")};
+                .run = [context = context.for_running(), options, reader] {
+                  const auto network = evaluation_network(context, options.model_path, options.eval_node_names);
+                  const auto run = evaluate_model(*network, *reader, context, options);
+                  log::line(final_line(network->evaluations(), run));
+                }};
 }
 
 std::optional<Action> make_cv(const ActionContext& context, CvOptions options) {

@@ -373,13 +373,13 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
   action.settings = settings_text(t);
-  action.options = options_text("train", options);
-  action.options += options_text("SGD", t.sgd);
-  action.options += reader_options(context, "reader", "train");
-  if (t.cv_reader) action.options += reader_options(context, "cvReader", "cv");
   action.run = [training] {
     const ThreadLimit limit(training->threads);
     train(*training);
+  };
+  action.try_steps = [training](std::int64_t warm_up, std::int64_t steps) {
+    const ThreadLimit limit(training->threads);
+    return try_steps(*training, warm_up, steps);
   };
   return action;
 }

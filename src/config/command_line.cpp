@@ -22,9 +22,11 @@ void add_flags(CLI::App& app, CommandLine& flags) {
   app.set_help_flag();
   app.add_flag("-h,--help", flags.help, "print this text");
   app.add_flag("--version", flags.version, "print the version and what is built in");
-  app.add_flag("--check", flags.check,
-               "parse, build the network, check files and shapes, print the effective settings; train nothing");
-  app.add_flag("-v,--verbose", flags.verbose, "with --check: print every option as it holds, not only what differs");
+  app.add_flag(
+      "--check", flags.check,
+      "parse, build the network, check files and shapes, print the effective settings as a config; train nothing");
+  app.add_flag("--dry-run", flags.dry_run, "the same, and allocate the memory and train one step; nothing is written");
+  app.add_flag("-v,--verbose", flags.verbose, "with --check: print the options that were not set, too, as comments");
   app.add_flag("--dump-config", flags.dump_config, "print the merged configuration with variables resolved");
   app.add_flag("--strict", flags.strict, "a setting of the command line that no command uses is an error");
   app.allow_extras();
@@ -287,7 +289,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
         std::make_shared<Source>(Source{"<command line>", fmt::format("{}", fmt::join(words, " ")), nullptr});
     throw ConfigError({source, 0, source->text.size()}, e.what(), "see --help");
   }
-  if (result.verbose && !result.check) result.notices.lines.push_back("-v has no effect without --check");
+  if (result.verbose && !result.check && !result.dry_run)
+    result.notices.lines.push_back("-v has no effect without --check");
   // Words that CLI11 did not take keep their order; the others are flags.
   std::vector<bool> is_flag;
   std::size_t next = 0;
@@ -300,6 +303,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   return result;
 }
 
+std::vector<std::pair<std::string, std::string>> flags() {
+  CLI::App app;
+  CommandLine line;
+  add_flags(app, line);
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const auto& name : option->get_snames()) all.emplace_back("-" + name, option->get_description());
+    for (const auto& name : option->get_lnames()) all.emplace_back("--" + name, option->get_description());
+  }
+  return all;
+}
+
 std::string usage() {
   CLI::App app("Trains neural networks on many workers at once.");
   CommandLine flags;
@@ -308,6 +323,8 @@ std::string usage() {
       "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";
   text +=
       "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
+  text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
+  text +=
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
   text += "       trainer help=list         names everything that can be explained\n";
   text +=

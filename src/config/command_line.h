@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tutti/config.h"
@@ -12,7 +13,7 @@ namespace tutti::config {
 
 struct CommandLine {
   bool empty = false;  // no argument at all: print usage() and fail
-  bool help = false, version = false, check = false, verbose = false, dump_config = false;
+  bool help = false, version = false, check = false, dry_run = false, verbose = false, dump_config = false;
   bool strict = false;
   std::string help_topic;                 // help=NAME
   std::vector<std::string> model_command;  // a command on model files ("info", "export", ...) and what follows it
@@ -25,6 +26,8 @@ struct CommandLine {
 // --version, help=NAME or a command on model files nothing is loaded.
 CommandLine parse_command_line(int argc, const char* const* argv);
 std::string usage();
+// Each with its sentence: "--check", "parse, build the network, ...".
+std::vector<std::pair<std::string, std::string>> flags();
 
 // All sources merged, overrides applied, variables resolved, as config text that reads back as the same settings.
 std::string dump_config(const Record&);

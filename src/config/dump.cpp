@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the merged configuration: as config text (--dump-config) and as the lines of the log.
+// The merged configuration as the lines of the log.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,57 +9,6 @@
 #include "config/state.h"
 
 namespace tutti::config {
-namespace {
-
-std::string scalar_text(const Resolved& r) {
-  if (r.alone) return "true";
-  const TextRange& s = r.parts.back();
-  const bool as_written =
-      is_quoted(s) || (s.begin < s.end && std::string_view("([{").find(s.view()[0]) != std::string_view::npos);
-  return as_written ? std::string(s.view()) : quoted_if_needed(r.value().text);
-}
-
-// Blanked comments leave blanks and empty lines behind; strings over several lines keep theirs.
-std::string tidy(const std::string& text) {
-  std::string out;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    if (std::count(line.begin(), line.end(), '"') % 2) return text;
-    const std::size_t last = line.find_last_not_of(" \t\r");
-    if (last != std::string_view::npos) out += (out.empty() ? "" : "\n") + std::string(line.substr(0, last + 1));
-    begin = end + 1;
-  }
-  return out;
-}
-
-void dump_level(const StatePtr& level, int indent, std::string& out) {
-  const std::string lead(static_cast<std::size_t>(indent), ' ');
-  for (const Entry& entry : level->entries) {
-    Resolved r;
-    try {
-      r = level->resolve(entry);
-      if (r.block && !is_network_body(entry.key)) {
-        std::string members;
-        dump_level(make_child(level, entry, r), indent + 2, members);
-        out += fmt::format("{0}{1} = [\n{2}{0}]\n", lead, entry.key, members);
-        continue;
-      }
-    } catch (const ConfigError&) {
-      // A value that may never be read: with an unknown variable, or a block in another language.
-      r = Resolved{false, false, {entry.written.back().value}};
-    }
-    out += fmt::format("{}{} = {}\n", lead, entry.key, tidy(scalar_text(r)));
-  }
-}
-
-}  // namespace
-
-std::string dump_config(const Record& record) {
-  std::string out;
-  dump_level(record.shared_state(), 0, out);
-  return out;
-}
 
 std::vector<std::string> configuration_lines(const CommandLine& line) {
   std::string file;

@@ -97,28 +97,23 @@ class Tabulating : public Fields {
   Table& table_;
 };
 
-// The values of `now`; if `usual` is given, only those that differ from it.
-std::string values(const Table& now, const Table* usual, int indent) {
+std::string values(const Table& table, int indent) {
   const std::string lead(static_cast<std::size_t>(indent), ' ');
   const auto in_brackets = [&](std::string_view name, int deeper, const std::string& inside) {
-    const std::string here(static_cast<std::size_t>(indent + deeper), ' ');
-    if (usual && inside.empty()) return fmt::format("{}{} = [ ]\n", here, name);
-    return fmt::format("{0}{1} = [\n{2}{0}]\n", here, name, inside);
+    return fmt::format("{0}{1} = [\n{2}{0}]\n", std::string(static_cast<std::size_t>(indent + deeper), ' '), name,
+                       inside);
   };
-  const Table none;
   std::string out;
-  for (const Row& r : now.rows) {
-    const Row* const u = usual ? usual->row(r.key) : nullptr;
+  for (const Row& r : table.rows) {
     if (!r.present) continue;
     if (!r.nested) {
-      if (!u || u->value != r.value) out += fmt::format("{}{} = {}\n", lead, r.key, r.value);
+      out += fmt::format("{}{} = {}\n", lead, r.key, r.value);
       continue;
     }
-    const Table* const inner = u && u->nested ? u->nested.get() : usual ? &none : nullptr;
     std::string inside;
-    if (!r.named) inside = values(*r.nested, inner, indent + 2);
-    for (const auto& [name, member] : r.members) inside += in_brackets(name, 2, values(*member, inner, indent + 4));
-    if (!usual || !inside.empty() || (u && !u->present)) out += in_brackets(r.key, 0, inside);
+    if (!r.named) inside = values(*r.nested, indent + 2);
+    for (const auto& [name, member] : r.members) inside += in_brackets(name, 2, values(*member, indent + 4));
+    out += in_brackets(r.key, 0, inside);
   }
   return out;
 }
@@ -188,15 +183,8 @@ std::shared_ptr<Table> tabulate(const std::function<void(Fields&)>& describe) {
 
 std::string dump_fields(std::string_view name, const std::function<void(Fields&)>& describe, int indent) {
   const std::string lead(static_cast<std::size_t>(indent), ' ');
-  if (name.empty()) return values(*tabulate(describe), nullptr, indent);
-  return fmt::format("{0}{1} = [\n{2}{0}]\n", lead, name, values(*tabulate(describe), nullptr, indent + 2));
-}
-
-std::string dump_changes(std::string_view name, const std::function<void(Fields&)>& now,
-                         const std::function<void(Fields&)>& usual, int indent) {
-  const std::string lead(static_cast<std::size_t>(indent), ' ');
-  const std::string inside = values(*tabulate(now), tabulate(usual).get(), indent + 2);
-  return inside.empty() ? "" : fmt::format("{0}{1} = [\n{2}{0}]\n", lead, name, inside);
+  if (name.empty()) return values(*tabulate(describe), indent);
+  return fmt::format("{0}{1} = [\n{2}{0}]\n", lead, name, values(*tabulate(describe), indent + 2));
 }
 
 std::string help_fields(std::string_view name, const std::function<void(Fields&)>& describe) {

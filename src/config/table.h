@@ -44,9 +44,4 @@ std::string type_text(const Row&);
 // Describes without changing anything.
 std::shared_ptr<Table> tabulate(const std::function<void(Fields&)>& describe);
 
-// What a user has set, for --check: as dump_fields() of `now`, but only the lines that differ from `usual`. Empty when
-// all are alike.
-std::string dump_changes(std::string_view name, const std::function<void(Fields&)>& now,
-                         const std::function<void(Fields&)>& usual, int indent = 0);
-
 }  // namespace tutti::config

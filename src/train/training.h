@@ -73,6 +73,17 @@ struct Training {
 // restore weights, progress or other state. Collective.
 StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
 
+// src/train/one_step.cpp: trains some steps from the initial weights, after others that are not counted; writes and
+// restores nothing. Not more than an epoch. Collective.
+struct TrialRun {
+  std::int64_t steps = 0, samples = 0;  // those that were counted; samples of all ranks
+  std::int64_t minibatch = 0;
+  double criterion = 0;     // per sample
+  std::size_t weights = 0;  // trained values of this rank
+  EpochTimes times;
+};
+TrialRun try_steps(Training&, std::int64_t warm_up, std::int64_t steps);
+
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
 

@@ -247,40 +247,6 @@ TEST(Fields, OpenLevelsOnlyNoteNearMisses) {
                                       HasSubstr("did you mean 'useNAG'?")));
 }
 
-struct Inner {
-  std::int64_t size = 3;
-  void describe(Fields& f) { f("size", size, "a number"); }
-};
-struct Outer {
-  std::string name;
-  bool on = true;
-  Inner inner;
-  std::optional<Inner> extra;
-  std::vector<std::pair<std::string, Inner>> parts;
-  void describe(Fields& f) {
-    f("name", name, "a text"), f("on", on, "a switch");
-    f.block("inner", inner, "always there"), f.block("extra", extra, "may be left out");
-    f.blocks("parts", parts, "under any name");
-  }
-};
-
-TEST(Fields, ChangesAreWhatDiffersFromTheDefaults) {
-  Outer now, usual;
-  const auto changes = [&] {
-    return dump_changes(
-        "outer", [&](Fields& f) { now.describe(f); }, [&](Fields& f) { usual.describe(f); });
-  };
-  EXPECT_EQ(changes(), "");
-  now.on = false;
-  EXPECT_EQ(changes(), "outer = [\n  on = false\n]\n");
-  now.on = true, now.extra = Inner{};
-  EXPECT_EQ(changes(), "outer = [\n  extra = [ ]\n]\n");
-  now.inner.size = 4, now.extra.reset(), now.parts = {{"a", {}}, {"b", {5}}};
-  EXPECT_EQ(changes(),
-            "outer = [\n  inner = [\n    size = 4\n  ]\n  parts = [\n    a = [ ]\n    b = [\n      size = 5\n    ]\n  "
-            "]\n]\n");
-}
-
 TEST(Fields, DumpReadsBackAsTheSame) {
   const std::string text =
       "SGD=[maxEpochs=3;minibatchSize=16*2:32;learningRatesPerMB=0.1:0.30000000000000004;clip=inf;modelPath=\"a "

@@ -145,7 +145,7 @@ class DiskTest(FailureTest):
         arguments = self.prepare(epochs=9)
         self.run_trainer([*arguments, 'Train=[SGD=[keepCheckpoints=3]]'], 2)
         self.assertEqual(sorted(p.name for p in (self.directory / 'models').iterdir()),
-                         ['model.dnn', 'model.dnn.7', 'model.dnn.7.ckp', 'model.dnn.8', 'model.dnn.8.ckp', 'model.dnn.ckp'])
+                         ['model.dnn', 'model.dnn.7', 'model.dnn.7.ckp', 'model.dnn.8', 'model.dnn.8.ckp', 'model.dnn.ckp', 'model.dnn.config'])
         self.assertRegex(self.run_trainer([*arguments, 'Train=[SGD=[keepCheckpoints=-1]]', '--check'], expect=2).text, 'cannot be negative')
 
     @unittest.skipUnless(mounting_allowed(), 'mounting is not allowed here')
