@@ -9,6 +9,8 @@
 #include "base/activity.h"
 #include "base/exit_codes.h"
 #include "comm/session.h"
+#include "doctor/doctor.h"
+#include "doctor/request.h"
 #include "launch/supervisor.h"
 
 namespace {
@@ -20,6 +22,7 @@ struct Command {
 };
 constexpr Command commands[] = {
     {"diff", tutti::actions::run_diff},
+    {"doctor", tutti::doctor::run},
     {"launch", tutti::launch::run},
 };
 
@@ -28,6 +31,7 @@ constexpr Command commands[] = {
 int main(int argc, char** argv) {
   for (const Command& command : commands)
     if (argc > 1 && command.name == argv[1]) return command.run(argc - 2, argv + 2);
+  if (argc > 1 && std::string_view(argv[1]) == "doctor-rank") return tutti::doctor::run_rank(argc, argv);
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);
   try {

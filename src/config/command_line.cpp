@@ -323,6 +323,7 @@ std::string usage() {
       "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";
   text +=
       "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
+  text += "       trainer doctor ...        looks for what stops or slows runs on these hosts: trainer doctor --help\n";
   text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
   text +=
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";

@@ -2,66 +2,26 @@
 #include "launch/mpiexec_line.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <sys/statvfs.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 
 #include "comm/session.h"
 #include "launch/hosts.h"
 #include "launch/process.h"
+#include "launch/traps.h"
 
 namespace tutti::launch {
 namespace {
 
-constexpr std::uint64_t kSharedMemoryPerRank = 32 << 20;
-
-int cores_here() {
-  cpu_set_t mine;
-  return sched_getaffinity(0, sizeof mine, &mine) == 0 ? std::max(1, CPU_COUNT(&mine)) : 1;
-}
-
-// Containers often forbid a process to read another one's memory, even between ranks of one user.
-bool may_read_neighbours() {
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  static const int value = 42;
-  const pid_t parent = getpid(), child = fork();
-  if (child == 0) {
-    int copy = 0;
-    iovec to{&copy, sizeof copy}, from{const_cast<int*>(&value), sizeof value};
-    _exit(process_vm_readv(parent, &to, 1, &from, 1, 0) == sizeof copy && copy == value ? 0 : 1);
-  }
-  int status = 0;
-  if (child > 0) waitpid(child, &status, 0);
-  prctl(PR_SET_PTRACER, 0, 0, 0, 0);
-  return child > 0 && status == 0;
-}
-
-// Bridges of containers and virtual machines have the same addresses on every host, and lead nowhere.
+// "lo,docker0": the interfaces that lead to no other host.
 std::string useless_interfaces() {
-  std::set<std::string> names;
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {};
-  for (const ifaddrs* i = all; i; i = i->ifa_next) {
-    const std::string name = i->ifa_name;
-    if (name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("br-") ||
-        name.starts_with("podman"))
-      names.insert(name);
-  }
-  freeifaddrs(all);
-  if (names.empty()) return {};
-  std::string text = "lo";
-  for (const std::string& name : names) text += "," + name;
-  return text;
+  std::string text;
+  for (const std::string& name : bridges()) text += "," + name;
+  return text.empty() ? text : "lo" + text;
 }
 
 bool is_quoted(char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && !std::strchr("_-+=./:,@%", c); }
@@ -102,9 +62,7 @@ void add_open_mpi(Line& line, const Options& o, int ranks, const std::vector<Hos
       line.add({"--mca", "btl_tcp_if_exclude", names, "--mca", "oob_tcp_if_exclude", names},
                "bridges of containers do not lead to other hosts");
   }
-  struct statvfs memory {};
-  if (statvfs("/dev/shm", &memory) != 0 ||
-      std::uint64_t{memory.f_bavail} * memory.f_frsize < kSharedMemoryPerRank * static_cast<std::uint64_t>(ranks))
+  if (free_shared_memory() < kSharedMemoryPerRank * static_cast<std::uint64_t>(ranks))
     line.add({"--mca", "btl_vader_backing_directory", "/tmp"}, "/dev/shm is small: shared memory lies in /tmp");
   if (!may_read_neighbours())
     line.add({"--mca", "btl_vader_single_copy_mechanism", "none"},

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/request.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/command_line.h"
+#include "config/effective.h"
+
+namespace tutti::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string unquoted(const std::string& text) {
+  return text.size() > 1 && text.front() == '"' && text.back() == '"' ? text.substr(1, text.size() - 2) : text;
+}
+
+// Every value that names a file which is there, whatever the reader calls its key.
+void add_files(const std::vector<config::Setting>& settings, std::vector<std::string>& files) {
+  for (const config::Setting& s : settings) {
+    if (s.block) {
+      add_files(s.members, files);
+      continue;
+    }
+    std::error_code ignored;
+    const fs::path path = fs::absolute(unquoted(s.value), ignored);
+    if (fs::is_regular_file(path, ignored) && std::ranges::find(files, path.string()) == files.end())
+      files.push_back(path.string());
+  }
+}
+
+void read_config(const std::vector<std::string>& words, Request& request) {
+  std::vector<const char*> argv{"trainer"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const config::CommandLine line = config::parse_command_line(static_cast<int>(argv.size()), argv.data());
+  std::vector<std::string> commands = line.config.strings("command");
+  if (commands.empty()) commands = {"train"};
+  for (const std::string& name : commands) {
+    if (!line.config.is_block(name)) continue;
+    const config::Record command = line.config.block(name);
+    for (const char* key : {"reader", "cvReader"})
+      if (command.is_block(key)) add_files(config::written_settings(command.block(key)), request.data);
+    if (const std::string model = command.string("modelPath", ""); !model.empty() && request.output == ".")
+      request.output = fs::path(model).has_parent_path() ? fs::path(model).parent_path().string() : ".";
+  }
+}
+
+}  // namespace
+
+Request read_request(const std::vector<std::string>& words) {
+  Request request;
+  std::vector<std::string> all = words;
+  all.emplace_back("doctor");  // there is always something to start
+  request.launch = launch::parse(all);
+  request.launch.arguments.pop_back();
+  if (request.launch.help) return request;
+  if (!request.launch.arguments.empty()) read_config(request.launch.arguments, request);
+  if (request.launch.ranks == 0) request.launch.ranks = 2;
+  request.directory = fs::current_path().string();
+  request.output = fs::absolute(request.output).lexically_normal().string();
+  request.launch.arguments = to_words(request);
+  return request;
+}
+
+std::vector<std::string> to_words(const Request& request) {
+  std::vector<std::string> words{"doctor-rank", request.directory, request.output};
+  words.insert(words.end(), request.data.begin(), request.data.end());
+  return words;
+}
+
+Request from_words(const std::vector<std::string>& words) {
+  Request request;
+  if (words.size() < 2) return request;
+  request.directory = words[0], request.output = words[1];
+  request.data.assign(words.begin() + 2, words.end());
+  return request;
+}
+
+}  // namespace tutti::doctor
