@@ -34,7 +34,8 @@ BELOW = {
     'actions': ['train', 'interchange'],
     'launch': ['comm'],
     'doctor': ['config', 'launch'],
-    '.': ['actions', 'doctor', 'launch'],  # main.cpp
+    'sweep': ['config', 'launch'],
+    '.': ['actions', 'doctor', 'launch', 'sweep'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

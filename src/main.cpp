@@ -12,6 +12,7 @@
 #include "doctor/doctor.h"
 #include "doctor/request.h"
 #include "launch/supervisor.h"
+#include "sweep/sweep.h"
 
 namespace {
 
@@ -24,6 +25,7 @@ constexpr Command commands[] = {
     {"diff", tutti::actions::run_diff},
     {"doctor", tutti::doctor::run},
     {"launch", tutti::launch::run},
+    {"sweep", tutti::sweep::run},
 };
 
 }  // namespace

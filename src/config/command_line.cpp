@@ -324,6 +324,7 @@ std::string usage() {
   text +=
       "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
   text += "       trainer doctor ...        looks for what stops or slows runs on these hosts: trainer doctor --help\n";
+  text += "       trainer sweep FILE.yaml   trains one config with many settings: trainer sweep --help\n";
   text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
   text +=
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";

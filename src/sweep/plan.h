@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan.h -- the file of `trainer sweep`: which runs there are. The same file gives the same runs, so a sweep that was
+// interrupted finds what it had done by the names of their folders.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::sweep {
+
+enum class Method { grid, random, halving };
+
+struct Parameter {
+  std::string key;                  // "Train.SGD.minibatchSize", or a variable of the config
+  std::vector<std::string> values;  // empty: a range
+  double from = 0, to = 0;
+  bool logarithmic = false, integer = false;
+};
+
+struct Plan {
+  std::string file, text;              // of the sweep
+  std::vector<std::string> configs;    // config files
+  std::vector<std::string> arguments;  // of every run
+  std::vector<Parameter> parameters;
+  Method method = Method::grid;
+  std::int64_t runs = 0;  // of random and halving
+  std::uint64_t seed = 1;
+  std::int64_t ranks = 1;     // of a run
+  std::int64_t parallel = 0;  // runs at once; 0 = as many as the cores allow
+  std::string objective;      // "validation.errs"; empty = the first evaluation, of validation data if there are any
+  bool maximize = false;
+  std::int64_t first_epochs = 1, factor = 3;  // of halving
+  std::string output;
+  std::vector<std::string> slurm;  // options of sbatch
+};
+
+// Throws ConfigError with places in the file, and Error.
+Plan read_plan(const std::string& path);
+
+// One run of the sweep.
+struct Run {
+  std::string name;                                         // "run-1f03ab77": the same settings give the same name
+  std::vector<std::pair<std::string, std::string>> values;  // parameter and value
+  std::string folder;                                       // output/name
+  std::string log() const { return folder + "/log"; }
+};
+std::vector<Run> make_runs(const Plan&);
+
+// The words behind the program's name that start a run. Reads the config, to give every file that it writes a place in
+// the folder of the run. `until`: only trains, up to that epoch; 0 = everything.
+struct RunWords {
+  std::vector<std::string> words;
+  bool whole = true;  // nothing is left to do after it
+};
+RunWords words_of(const Plan&, const Run&, int until);
+
+}  // namespace tutti::sweep

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sweep/result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "base/host.h"
+
+namespace tutti::sweep {
+namespace {
+
+// "ce = 0.5 * 100; errs = 3.0% * 100": percentages as shares.
+Values values_in(const std::string& text) {
+  static const std::regex one(R"(([A-Za-z_][\w.\[\]]*) = ([-+.\w]+)(%?) \* \d+)");
+  Values all;
+  for (std::sregex_iterator m(text.begin(), text.end(), one), end; m != end; ++m)
+    all.emplace_back((*m)[1], std::atof((*m)[2].str().c_str()) / ((*m)[3].length() > 0 ? 100 : 1));
+  return all;
+}
+
+const double* find(const Values& values, const std::string& name) {
+  const auto at = std::ranges::find_if(values, [&](const auto& v) { return v.first == name; });
+  return at == values.end() ? nullptr : &at->second;
+}
+
+std::optional<Score> pick(const Values& values, const std::string& name, const char* of) {
+  if (values.empty()) return {};
+  if (name.empty()) {
+    const auto& [first, v] = values[values.size() > 1 ? 1 : 0];  // the first evaluation
+    return Score{fmt::format("{}.{}", of, first), v};
+  }
+  const double* const v = find(values, name);
+  return v ? std::optional(Score{fmt::format("{}.{}", of, name), *v}) : std::nullopt;
+}
+
+}  // namespace
+
+LogResult read_log(const std::string& path) {
+  static const std::regex epoch(R"(Finished Epoch\[ *(\d+) of (\d+)\]: \[(Training|Validate)\] (.*))");
+  static const std::regex final(R"(Final Results: Minibatch\[1-\d+\]: (.*))");
+  LogResult result;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (in.eof()) break;  // a line that is still being written
+    std::smatch m;
+    if (std::regex_search(line, m, final)) result.test = values_in(m[1]);
+    if (!std::regex_search(line, m, epoch)) continue;
+    const int number = std::atoi(m[1].str().c_str());
+    auto at = std::ranges::find_if(result.epochs, [&](const EpochResult& e) { return e.epoch == number; });
+    if (at == result.epochs.end()) at = result.epochs.insert(at, EpochResult{number, 0, {}, {}});
+    at->epochs = std::atoi(m[2].str().c_str());
+    (m[3] == "Training" ? at->training : at->validation) = values_in(m[4]);
+  }
+  return result;
+}
+
+int finished_epochs(const LogResult& log) {
+  int last = 0;
+  for (const EpochResult& e : log.epochs) last = std::max(last, e.epoch);
+  return last;
+}
+
+std::optional<Score> score(const LogResult& log, const std::string& objective, int epoch) {
+  const auto dot = objective.find('.');
+  const std::string of = objective.substr(0, dot), name = dot == objective.npos ? "" : objective.substr(dot + 1);
+  if (of == "test") return pick(log.test, name, "test");
+  const EpochResult* last = nullptr;
+  for (const EpochResult& e : log.epochs)
+    if ((epoch == 0 || e.epoch <= epoch) && (!last || e.epoch > last->epoch)) last = &e;
+  if (!last) return {};
+  if (of.empty()) {
+    if (epoch == 0 && !log.test.empty()) return pick({log.test[0], log.test[0]}, "", "test");
+    return last->validation.empty() ? pick(last->training, "", "training") : pick(last->validation, "", "validation");
+  }
+  return of == "validation" ? pick(last->validation, name, "validation") : pick(last->training, name, "training");
+}
+
+std::optional<Ended> read_ended(const Run& run) {
+  std::ifstream in(run.folder + "/ended");
+  Ended e;
+  return in >> e.code >> e.seconds ? std::optional(e) : std::nullopt;
+}
+
+void write_ended(const Run& run, const Ended& e) {
+  const std::string path = run.folder + "/ended";
+  write_file(path + ".tmp", [&](std::ostream& out) { out << fmt::format("{} {:.3f}\n", e.code, e.seconds); });
+  std::filesystem::rename(path + ".tmp", path);
+}
+
+}  // namespace tutti::sweep

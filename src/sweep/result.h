@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// result.h -- what a run has reached, from its log, and the mark that it has ended.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sweep/plan.h"
+
+namespace tutti::sweep {
+
+using Values = std::vector<std::pair<std::string, double>>;  // criterion first
+
+struct EpochResult {
+  int epoch = 0, epochs = 0;
+  Values training, validation;
+};
+struct LogResult {
+  std::vector<EpochResult> epochs;  // a resumed run's log may hold an epoch twice: the later one
+  Values test;                      // of the last "Final Results"
+};
+// A log that is not there yet is empty.
+LogResult read_log(const std::string& path);
+// Epochs whose lines are complete.
+int finished_epochs(const LogResult&);
+
+// The objective after that epoch (0 = at the end), with the name that it has. Nothing if the log does not hold it.
+struct Score {
+  std::string name;
+  double value = 0;
+};
+std::optional<Score> score(const LogResult&, const std::string& objective, int epoch);
+
+// The mark of a run that has ended with exit code 0, or has failed. Written in one go, so it is there or not.
+struct Ended {
+  int code = 0;
+  double seconds = 0;
+};
+std::optional<Ended> read_ended(const Run&);
+void write_ended(const Run&, const Ended&);
+
+}  // namespace tutti::sweep

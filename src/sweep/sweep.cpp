@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// All state is in the folders of the runs, so a sweep goes on wherever it was interrupted.
+#include "sweep/sweep.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/exit_codes.h"
+#include "base/host.h"
+#include "sweep/result.h"
+#include "sweep/runner.h"
+
+namespace tutti::sweep {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: trainer sweep FILE.yaml [--slurm] [--table]\n\n"
+    "Trains one config with many settings: a grid, random ones, or successive halving. Several runs go on at once, "
+    "each on\n"
+    "cores of its own, or as an array of Slurm jobs. Started again, it repeats no run that had ended. Prints a table "
+    "at the\n"
+    "end, which --table prints at any time. docs/sweep.md describes the file.\n"
+    "Exit code: 0, 1 if a run failed, 2 after a mistake in the file, 75 if a signal stopped it.\n";
+
+struct Words {
+  bool help = false, slurm = false, table = false;
+  int only = -1, until = 0;
+  std::string file;
+};
+
+Words read_words(int argc, const char* const* argv) {
+  Words w;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto number = [&] {
+      if (i + 1 >= argc) throw Error(fmt::format("sweep: {} needs a number\nfix: trainer sweep --help", word));
+      return std::atoi(argv[++i]);
+    };
+    if (word == "--help" || word == "-h")
+      w.help = true;
+    else if (word == "--slurm")
+      w.slurm = true;
+    else if (word == "--table")
+      w.table = true;
+    else if (word == "--only")
+      w.only = number();
+    else if (word == "--until")
+      w.until = number();
+    else if (word.starts_with("-") || !w.file.empty())
+      throw Error(
+          fmt::format("sweep: '{}' is not understood\nfix: trainer sweep FILE.yaml; trainer sweep --help", word));
+    else
+      w.file = word;
+  }
+  if (w.file.empty() && !w.help) throw Error("sweep: no file is named\nfix: trainer sweep FILE.yaml");
+  return w;
+}
+
+// Two sweeps must not work in one folder. Held to the end of the process.
+void lock(const Plan& plan) {
+  std::filesystem::create_directories(plan.output);
+  const std::string path = plan.output + "/.lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) throw Error(fmt::format("sweep: cannot write '{}'\nfix: choose another output", path));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    throw Error(
+        fmt::format("sweep: another sweep is working in '{}'\nfix: wait for it, or name another output", plan.output));
+}
+
+struct Row {
+  const Run* run;
+  LogResult log;
+  std::optional<Ended> ended;
+  std::optional<Score> score;
+};
+
+bool is_better(const Plan& plan, const Row& a, const Row& b) {
+  const auto worth = [&](const Row& r) {
+    if (!r.score || std::isnan(r.score->value)) return -HUGE_VAL;
+    return plan.maximize ? r.score->value : -r.score->value;
+  };
+  return worth(a) > worth(b);
+}
+
+std::vector<Row> rows_of(const Plan& plan, const std::vector<Run>& runs) {
+  std::vector<Row> rows;
+  for (const Run& run : runs) {
+    Row row{&run, read_log(run.log()), read_ended(run), {}};
+    // Runs that were not trained to the end have not been tested.
+    row.score = score(row.log, plan.objective, plan.method == Method::halving ? INT_MAX : 0);
+    rows.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(rows, [&](const Row& a, const Row& b) { return is_better(plan, a, b); });
+  return rows;
+}
+
+std::string state_of(const Row& row) {
+  const int epochs = finished_epochs(row.log);
+  if (row.ended && row.ended->code == kDone) return "ended";
+  if (row.ended) return fmt::format("failed ({})", row.ended->code);
+  return epochs > 0 ? "paused" : "-";
+}
+
+// The table, best run first: on stdout, and as table.csv.
+void print_table(const Plan& plan, const std::vector<Row>& rows) {
+  std::string name = plan.objective.empty() ? "objective" : plan.objective;
+  for (const Row& r : rows)
+    if (r.score) name = r.score->name;
+  std::vector<std::vector<std::string>> lines{{"run"}};
+  for (const Parameter& p : plan.parameters) lines[0].push_back(p.key);
+  for (const std::string& title : {name, std::string("epochs"), std::string("state"), std::string("seconds")})
+    lines[0].push_back(title);
+  for (const Row& r : rows) {
+    std::vector<std::string> line{r.run->name};
+    for (const auto& [key, value] : r.run->values) line.push_back(value);
+    line.push_back(r.score ? fmt::format("{:.6g}", r.score->value) : "-");
+    line.push_back(std::to_string(finished_epochs(r.log)));
+    line.push_back(state_of(r));
+    line.push_back(r.ended ? fmt::format("{:.1f}", r.ended->seconds) : "-");
+    lines.push_back(std::move(line));
+  }
+  std::vector<std::size_t> widths(lines[0].size());
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  std::string csv;
+  for (const auto& line : lines) {
+    std::string text;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      text += fmt::format("{}{:<{}}", i ? "  " : "", line[i], widths[i]);
+      csv += (i ? "," : "") + (line[i].find(',') == std::string::npos ? line[i] : '"' + line[i] + '"');
+    }
+    std::puts(text.substr(0, text.find_last_not_of(' ') + 1).c_str());
+    csv += '\n';
+  }
+  std::fflush(stdout);
+  write_file(plan.output + "/table.csv", [&](std::ostream& out) { out << csv; });
+}
+
+using Carry = bool (*)(const Plan&, const std::vector<Run>&, const std::vector<Job>&);
+
+bool run_all(const Plan& plan, const std::vector<Run>& runs, Carry carry) {
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < runs.size(); ++i) jobs.push_back({i, 0});
+  return carry(plan, runs, jobs);
+}
+
+// All runs train some epochs, the best part of them some more, and so on; the last ones train to the end.
+bool run_halving(const Plan& plan, const std::vector<Run>& runs, Carry carry) {
+  std::vector<std::size_t> alive(runs.size());
+  for (std::size_t i = 0; i < alive.size(); ++i) alive[i] = i;
+  auto until = static_cast<int>(plan.first_epochs);
+  for (;;) {
+    const bool last = alive.size() <= 1;
+    std::vector<Job> jobs;
+    for (const std::size_t i : alive) jobs.push_back({i, last ? 0 : until});
+    if (!carry(plan, runs, jobs)) return false;
+    if (last) return true;
+    std::vector<std::pair<Row, std::size_t>> rung;
+    bool more = false;  // epochs left in any run
+    for (const std::size_t i : alive) {
+      Row row{&runs[i], read_log(runs[i].log()), read_ended(runs[i]), {}};
+      if (row.ended && row.ended->code != kDone) continue;
+      row.score = score(row.log, plan.objective, until);
+      more = more || !row.ended;
+      rung.emplace_back(std::move(row), i);
+    }
+    if (rung.empty() || !more) return true;
+    std::ranges::stable_sort(rung, [&](const auto& a, const auto& b) { return is_better(plan, a.first, b.first); });
+    const auto kept = std::max<std::size_t>(1, alive.size() / static_cast<std::size_t>(plan.factor));
+    alive.clear();
+    for (std::size_t i = 0; i < std::min(kept, rung.size()); ++i) alive.push_back(rung[i].second);
+    std::fprintf(stderr, "sweep: after epoch %d, %zu of %zu runs go on\n", until, alive.size(), jobs.size());
+    until *= static_cast<int>(plan.factor);
+  }
+}
+
+int carry_out(const Words& w) {
+  const Plan plan = read_plan(w.file);
+  const std::vector<Run> runs = make_runs(plan);
+  words_of(plan, runs[0], 0);  // finds mistakes in the config
+  std::filesystem::create_directories(plan.output);
+  if (w.table) return print_table(plan, rows_of(plan, runs)), 0;
+  watch_signals();
+  if (w.only >= 0) {  // a task of an array
+    if (static_cast<std::size_t>(w.only) >= runs.size())
+      throw Error(fmt::format("sweep: --only {}: there are runs 0 to {}\nfix: the array in array.sh is of another file",
+                              w.only, runs.size() - 1));
+    Plan alone = plan;
+    alone.parallel = 1;
+    return run_here(alone, runs, {{static_cast<std::size_t>(w.only), w.until}}) ? 0 : kPreempted;
+  }
+  lock(plan);
+  const Carry carry = w.slurm ? run_in_slurm : run_here;
+  const bool all = plan.method == Method::halving ? run_halving(plan, runs, carry) : run_all(plan, runs, carry);
+  const auto rows = rows_of(plan, runs);
+  print_table(plan, rows);
+  if (!all) return kPreempted;
+  const bool failed = std::ranges::any_of(rows, [](const Row& r) { return r.ended && r.ended->code != kDone; });
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  try {
+    const Words w = read_words(argc, argv);
+    if (w.help) return std::fputs(kUsage, stdout), 0;
+    return carry_out(w);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return kWrongConfiguration;
+  }
+}
+
+}  // namespace tutti::sweep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of a run: overrides, and a place of its own for everything that the config writes.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "config/command_line.h"
+#include "config/overrides.h"
+#include "config/syntax.h"
+#include "config/text.h"
+#include "sweep/plan.h"
+
+namespace tutti::sweep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Different files of a config stay different in the folder of a run.
+class Places {
+ public:
+  explicit Places(std::string folder) : folder_(std::move(folder)) {}
+  std::string of(const std::string& path, const std::string& command) {
+    if (const auto known = places_.find(path); known != places_.end()) return known->second;
+    std::string name = fs::path(path).filename().string();
+    if (name.empty()) name = "model.dnn";
+    std::string place = folder_ + "/" + name;
+    if (std::ranges::any_of(places_, [&](const auto& p) { return p.second == place; }))
+      place = fmt::format("{}/{}.{}", folder_, command, name);
+    return places_[path] = place;
+  }
+  // Of a file that has a place, or one of its epochs ("model.dnn.3"); empty for others.
+  std::string known(const std::string& path) const {
+    for (const auto& [from, to] : places_)
+      if (path == from || path.starts_with(from + ".")) return to + path.substr(from.size());
+    return {};
+  }
+
+ private:
+  std::string folder_;
+  std::map<std::string, std::string> places_;
+};
+
+bool trains(const config::Record& command) {
+  const auto actions = command.strings("action");
+  return actions.empty() ||
+         std::ranges::any_of(actions, [](const std::string& a) { return config::to_lower(a).starts_with("train"); });
+}
+
+std::string within(const std::string& command, const std::string& block, const std::string& key,
+                   const std::string& value) {
+  const std::string setting = fmt::format("{}=\"{}\"", key, value);
+  return block.empty() ? fmt::format("{}=[{}]", command, setting)
+                       : fmt::format("{}=[{}=[{}]]", command, block, setting);
+}
+
+// Settings that put the files of a command into the folder of the run.
+void add_places(const config::Record& command, const std::string& name, Places& places,
+                std::vector<std::string>& words) {
+  if (trains(command) && command.is_block("SGD") && command.block("SGD").has_own("modelPath"))
+    words.push_back(within(name, "SGD", "modelPath", places.of(command.block("SGD").string("modelPath", ""), name)));
+  if (const std::string path = command.string("modelPath", ""); !path.empty()) {
+    if (trains(command)) places.of(path, name);
+    if (const std::string place = places.known(path); !place.empty())
+      words.push_back(within(name, "", "modelPath", place));
+  }
+  for (const char* key : {"outputPath", "outputFile"})
+    if (const std::string path = command.string(key, ""); !path.empty() && path != "-")
+      words.push_back(within(name, "", key, places.of(path, name)));
+}
+
+}  // namespace
+
+RunWords words_of(const Plan& plan, const Run& run, int until) {
+  RunWords result;
+  std::vector<std::string>& words = result.words;
+  for (const std::string& c : plan.configs) words.push_back("configFile=" + c);
+  words.insert(words.end(), plan.arguments.begin(), plan.arguments.end());
+  for (const auto& [key, value] : run.values)
+    words.push_back(
+        config::nested_setting(key, value.find(':') == value.npos ? config::quoted_if_needed(value) : value));
+  std::vector<const char*> argv{"trainer"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const config::CommandLine line = config::parse_command_line(static_cast<int>(argv.size()), argv.data());
+  Places places(run.folder);
+  std::vector<std::string> commands = line.config.strings("command"), trainings, limits;
+  if (commands.empty()) commands = {"train"};
+  for (const std::string& name : commands) {
+    if (!line.config.is_block(name)) continue;
+    const config::Record command = line.config.block(name);
+    if (trains(command)) {
+      trainings.push_back(name);
+      if (until > 0 && command.is_block("SGD") && command.block("SGD").integer("maxEpochs", 0) > until)
+        limits.push_back(fmt::format("{}=[SGD=[maxEpochs={}]]", name, until));
+    }
+    add_places(command, name, places, words);
+  }
+  // As long as training goes on, nothing is tested.
+  if (!limits.empty()) {
+    words.insert(words.end(), limits.begin(), limits.end());
+    words.push_back(fmt::format("command={}", fmt::join(trainings, ":")));
+    result.whole = false;
+  }
+  for (const std::string& word :
+       {"stderr=\"" + run.log() + '"', std::string("timestamping=false"), std::string("makeMode=true")})
+    words.push_back(word);
+  if (line.config.has("doneFile")) words.push_back(fmt::format("doneFile=\"{}/done\"", run.folder));
+  return result;
+}
+
+}  // namespace tutti::sweep

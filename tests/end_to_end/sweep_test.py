@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""trainer sweep: the runs of a grid, random and halving sweeps; a sweep that is killed repeats no run that had ended; Slurm arrays."""
+import csv
+import os
+import re
+import signal
+import subprocess
+import time
+
+import examples
+import support
+
+GRID = '''
+config: run.cntk
+parameters:
+  Train.SGD.learningRatesPerMB: [0.1, 0.5, "0.5*1:0.1"]
+  Train.SGD.minibatchSize: [16, 32]
+  hidden: [4, 8]
+output: out
+'''
+
+
+class SweepTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        config = examples.config(epochs=3).replace('2:8:2', '2:$hidden$:2').replace('command    = Train', 'command    = Train:Test')
+        self.write('run.cntk', config + 'hidden = 6\n')
+        self.write('train.ctf', examples.points(128))
+        self.write('test.ctf', examples.points(64, seed=5))
+
+    def sweep(self, text, *words, expect=0, variables=None):
+        self.write('sweep.yaml', text)
+        run = support.Run(self.directory, ['sweep', 'sweep.yaml', *words], None, variables)
+        self.addCleanup(run.close)
+        result = run.wait()
+        self.assertEqual(result.code, expect, str(result))
+        return result
+
+    def table(self):
+        with open(self.directory / 'out/table.csv', newline='', encoding='utf-8') as f:
+            return list(csv.DictReader(f))
+
+    def test_grid(self):
+        result = self.sweep(GRID)
+        rows = self.table()
+        self.assertEqual(len(rows), 12)
+        self.assertEqual({(r['Train.SGD.learningRatesPerMB'], r['Train.SGD.minibatchSize'], r['hidden']) for r in rows},
+                         {(l, m, h) for l in ('0.1', '0.5', '0.5*1:0.1') for m in ('16', '32') for h in ('4', '8')})
+        self.assertEqual([r['state'] for r in rows], ['ended'] * 12)
+        self.assertEqual([r['epochs'] for r in rows], ['3'] * 12)
+        # The values are those of the runs themselves, and the best is first.
+        values = [float(r['test.ClassificationError']) for r in rows] if 'test.ClassificationError' in rows[0] else []
+        column = next(k for k in rows[0] if k.startswith('test.'))
+        values = [float(r[column]) for r in rows]
+        self.assertEqual(values, sorted(values))
+        best = rows[0]
+        alone = self.run_trainer(['configFile=run.cntk', f'hidden={best["hidden"]}', 'modelPath=alone.dnn',
+                                  f'Train=[SGD=[learningRatesPerMB={best["Train.SGD.learningRatesPerMB"]};minibatchSize={best["Train.SGD.minibatchSize"]}]]'])
+        self.assertAlmostEqual(support.final_results(alone.text)[column[5:]][0], values[0], places=5)
+        self.assertEqual((self.directory / 'alone.dnn').read_bytes(), (self.directory / 'out' / best['run'] / 'model.dnn').read_bytes())
+        self.assertFalse((self.directory / 'models').exists(), 'runs write into their folders only')
+        again = self.sweep(GRID)
+        self.assertIn('12 of 12 runs were done before', again.stderr)
+        self.assertEqual(again.stdout, result.stdout)
+        self.assertEqual(self.sweep(GRID, '--table').stdout, result.stdout)
+
+    def test_killed_again_and_again(self):
+        """kill -9 of the sweep, at random moments: no run that had ended is started again, and the models are those of one sweep."""
+        text = GRID + 'parallel: 2\narguments: ["Train=[SGD=[maxEpochs=20;checkpointEverySamples=64]]"]\n'
+        self.sweep(text)
+        models = {r['run']: (self.directory / 'out' / r['run'] / 'model.dnn').read_bytes() for r in self.table()}
+        os.rename(self.directory / 'out', self.directory / 'whole')
+        ended, output = set(), ''
+        kills = 0
+        for attempt in range(40):
+            run = support.Run(self.directory, ['sweep', 'sweep.yaml'], None)
+            self.addCleanup(run.close)
+            end = time.monotonic() + 0.35 + 0.1 * attempt
+            while run.running() and time.monotonic() < end:
+                time.sleep(0.01)
+            if run.running():
+                kills += 1
+                os.kill(run.process.pid, signal.SIGKILL)
+            run.process.wait()
+            said = ''.join(run.output())
+            begun = set(re.findall(r'(run-\w+) begins', said))
+            self.assertEqual(begun & ended, set(), said)
+            ended |= {p.parent.name for p in (self.directory / 'out').glob('run-*/ended')}
+            output += said
+            if run.process.returncode == 0:
+                break
+        self.assertGreaterEqual(kills, 2, output)
+        self.assertEqual(run.process.returncode, 0, output[-4000:])
+        self.assertEqual({r['run'] for r in self.table()}, ended)
+        for name, model in models.items():
+            self.assertTrue((self.directory / 'out' / name / 'model.dnn').read_bytes() == model, f'{name} differs')
+
+    def test_a_signal_saves_the_state(self):
+        self.write('sweep.yaml', GRID + 'parallel: 1\narguments: ["Train=[SGD=[maxEpochs=100000]]"]\n')
+        run = support.Run(self.directory, ['sweep', 'sweep.yaml'], None)
+        self.addCleanup(run.close)
+        while run.running() and not list(self.directory.glob('out/run-*/model.dnn.2')):
+            time.sleep(0.01)
+        run.process.terminate()
+        result = run.wait()
+        self.assertEqual(result.code, 75, str(result))
+        self.assertIn('has saved its state', result.stderr)
+
+    def test_random_runs_depend_on_the_seed_alone(self):
+        text = '''
+config: [run.cntk]
+method: random
+runs: 3
+seed: %d
+parameters:
+  Train.SGD.learningRatesPerMB: {from: 0.01, to: 1, scale: log}
+  hidden: {from: 2, to: 9, integer: true}
+objective: training.CrossEntropyWithSoftmax
+output: out
+'''
+        self.sweep(text % 1)
+        first = self.table()
+        self.assertEqual(len(first), 3)
+        self.assertTrue(all(0.01 <= float(r['Train.SGD.learningRatesPerMB']) <= 1 and 2 <= int(r['hidden']) <= 9 for r in first))
+        self.assertIn('training.CrossEntropyWithSoftmax', first[0])
+        self.sweep(text % 2)
+        second = {r['Train.SGD.learningRatesPerMB'] for r in self.table()}
+        self.assertEqual(len(second & {r['Train.SGD.learningRatesPerMB'] for r in first}), 0)
+        self.sweep(text % 1)
+        self.assertEqual([r['run'] for r in self.table()], [r['run'] for r in first])
+
+    def test_halving(self):
+        text = '''
+config: run.cntk
+method: halving
+runs: 9
+parameters:
+  Train.SGD.learningRatesPerMB: {from: 0.001, to: 0.1, scale: log}
+arguments: ["Train=[SGD=[maxEpochs=12]]"]
+objective: training.CrossEntropyWithSoftmax
+output: out
+'''
+        result = self.sweep(text)
+        rows = self.table()
+        epochs = sorted(int(r['epochs']) for r in rows)
+        self.assertEqual(epochs[-1], 12)
+        self.assertEqual([r['state'] for r in rows].count('ended'), 1)
+        self.assertIn('after epoch 1, 3 of 9 runs go on', result.stderr)
+        self.assertIn('after epoch 3, 1 of 3 runs go on', result.stderr)
+        self.assertEqual(epochs, [1] * 6 + [3] * 2 + [12])
+        # The runs that went on are the best ones after the first epoch.
+        first = {}
+        for r in rows:
+            log = (self.directory / 'out' / r['run'] / 'log').read_text()
+            first[r['run']] = support.epochs(log)[0]['CrossEntropyWithSoftmax'][0]
+        on = {r['run'] for r in rows if len(re.findall(rf'{r["run"]} begins', result.stderr)) > 1}
+        self.assertEqual(on, set(sorted(first, key=first.get)[:3]))
+        # The winner is that of an undisturbed run.
+        best = next(r for r in rows if r['state'] == 'ended')
+        self.run_trainer(['configFile=run.cntk', 'command=Train', 'modelPath=alone.dnn', f'Train=[SGD=[maxEpochs=12;learningRatesPerMB={best["Train.SGD.learningRatesPerMB"]}]]'])
+        self.assertEqual((self.directory / 'alone.dnn').read_bytes(), (self.directory / 'out' / best['run'] / 'model.dnn').read_bytes())
+
+    def test_several_ranks(self):
+        self.sweep('config: run.cntk\nranks: 2\nparameters: {hidden: [3, 4]}\noutput: out\n')
+        self.assertEqual([r['state'] for r in self.table()], ['ended', 'ended'])
+        self.assertIn('ranks      2 on 1 host', (self.directory / 'out' / self.table()[0]['run'] / 'log').read_text())
+
+    def test_a_run_that_fails(self):
+        result = self.sweep('config: run.cntk\nparameters: {hidden: [3, -4]}\noutput: out\n', expect=1)
+        self.assertEqual(sorted(r['state'] for r in self.table()), ['ended', 'failed (2)'])
+        self.assertRegex(result.stderr, r'run-\w+ failed with code 2: ')
+
+    def test_slurm(self):
+        """The array, by a sbatch that carries it out here."""
+        sbatch = self.write('bin/sbatch', '''#!/bin/sh
+test "$1" = --wait || exit 9
+echo "$2" >> arrays
+for i in $(echo "${2#--array=}" | sed 's/%.*//; s/,/ /g'); do SLURM_ARRAY_TASK_ID=$i sh "$3" || exit 1; done
+''')
+        sbatch.chmod(0o755)
+        variables = {'PATH': f'{self.directory}/bin:' + os.environ['PATH']}
+        text = 'config: run.cntk\nparameters: {hidden: [3, 4, 5]}\nparallel: 2\nslurm: [--time=1]\noutput: out\n'
+        self.sweep(text, '--slurm', variables=variables)
+        self.assertEqual([r['state'] for r in self.table()], ['ended'] * 3)
+        self.assertEqual((self.directory / 'arrays').read_text(), '--array=0,1,2%2\n')
+        self.assertIn('#SBATCH --time=1\n', (self.directory / 'out/array.sh').read_text())
+
+    def test_mistakes(self):
+        for text, place, said in (('config: run.cntk\nparameter: {hidden: [1]}\n', 'sweep.yaml:2:1', "did you mean 'parameters'?"),
+                                  ('config: run.cntk\n', 'sweep.yaml:1:1', 'varies no parameters'),
+                                  ('config: run.cntk\nmethod: gird\nparameters: {hidden: [1]}\n', 'sweep.yaml:2:9', "did you mean 'grid'?"),
+                                  ('config: run.cntk\nmethod: random\nparameters: {hidden: [1]}\n', 'sweep.yaml:', 'runs: 12'),
+                                  ('config: run.cntk\nparameters: {hidden: {from: 1, to: 2}}\n', 'sweep.yaml:2:', 'method: random'),
+                                  ('config: run.cntk\nobjective: errs\nparameters: {hidden: [1]}\n', 'sweep.yaml:2:12', 'objective: validation.errs'),
+                                  ('config: [run.cntk\n', 'sweep.yaml:', 'no YAML'),
+                                  ('config: no.cntk\nparameters: {hidden: [1]}\n', '', 'no.cntk')):
+            with self.subTest(text=text):
+                result = self.sweep(text, expect=2)
+                self.assertIn(place, result.stderr)
+                self.assertIn(said, result.stderr)
+                self.assertIn('fix: ', result.stderr)
+        self.assertIn('usage: trainer sweep', self.sweep('', '--help').stdout)
+
+
+if __name__ == '__main__':
+    support.main()
