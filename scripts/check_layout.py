@@ -35,7 +35,8 @@ BELOW = {
     'launch': ['comm'],
     'doctor': ['config', 'launch'],
     'sweep': ['config', 'launch'],
-    '.': ['actions', 'doctor', 'launch', 'sweep'],  # main.cpp
+    'starter': ['base'],
+    '.': ['actions', 'doctor', 'launch', 'starter', 'sweep'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

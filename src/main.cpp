@@ -4,6 +4,7 @@
 #include <exception>
 #include <string_view>
 
+#include "actions/completion.h"
 #include "actions/diff_command.h"
 #include "actions/run.h"
 #include "base/activity.h"
@@ -12,6 +13,7 @@
 #include "doctor/doctor.h"
 #include "doctor/request.h"
 #include "launch/supervisor.h"
+#include "starter/starter.h"
 #include "sweep/sweep.h"
 
 namespace {
@@ -22,9 +24,12 @@ struct Command {
   int (*run)(int argc, const char* const* argv);
 };
 constexpr Command commands[] = {
+    {"completion", tutti::actions::run_completion},
     {"diff", tutti::actions::run_diff},
     {"doctor", tutti::doctor::run},
     {"launch", tutti::launch::run},
+    {"man", tutti::actions::run_man},
+    {"new", tutti::starter::run},
     {"sweep", tutti::sweep::run},
 };
 

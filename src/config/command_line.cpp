@@ -323,10 +323,12 @@ std::string usage() {
       "usage: [mpiexec -n RANKS] trainer configFile=FILE[+FILE...] [KEY=VALUE | BLOCK=[KEY=VALUE;...]]... [FLAG]...\n";
   text +=
       "       trainer launch -n RANKS ...  starts it with mpiexec, and again after failures: trainer launch --help\n";
+  text += "       trainer new KIND DATA     writes a config for your data: trainer new --help\n";
   text += "       trainer doctor ...        looks for what stops or slows runs on these hosts: trainer doctor --help\n";
   text += "       trainer sweep FILE.yaml   trains one config with many settings: trainer sweep --help\n";
   text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
   text +=
+      "       trainer completion SHELL  prints a script for bash, zsh or fish; trainer man prints the manual page\n";
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
   text += "       trainer help=list         names everything that can be explained\n";
   text +=

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// completion.h -- `trainer completion SHELL` prints a script for bash, zsh or fish, which asks the program for the
+// words that may follow; `trainer man` prints the manual page. Both come from the tables that read the settings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti::actions {
+
+// `argv` begins behind "completion" or "man".
+int run_completion(int argc, const char* const* argv);
+int run_man(int argc, const char* const* argv);
+
+// What may stand for the last of these words, which has been begun. `words`: those behind the program's name.
+std::vector<std::string> completions(const std::vector<std::string>& words);
+
+// The commands of the program, with a sentence each.
+struct CommandHelp {
+  const char *name, *words, *help;
+};
+const std::vector<CommandHelp>& command_list();
+
+}  // namespace tutti::actions

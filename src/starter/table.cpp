@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "starter/kinds.h"
+#include "tutti/error.h"
+
+namespace tutti::starter {
+namespace {
+
+constexpr std::size_t kMostClasses = 1000, kFewIntegers = 30;
+
+std::string_view unquoted_field(std::string_view field) {
+  field = trimmed(field);
+  if (field.size() > 1 && field.front() == '"' && field.back() == '"') field = field.substr(1, field.size() - 2);
+  return field;
+}
+
+std::vector<std::string_view> split_fields(std::string_view line, char delimiter) {
+  std::vector<std::string_view> fields;
+  if (delimiter == ' ') {  // blanks and tabs, any number of them
+    for (std::size_t at = line.find_first_not_of(" \t"); at != line.npos;) {
+      const std::size_t end = std::min(line.find_first_of(" \t", at), line.size());
+      fields.push_back(unquoted_field(line.substr(at, end - at)));
+      at = line.find_first_not_of(" \t", end);
+    }
+    return fields;
+  }
+  for (std::size_t at = 0;;) {
+    const std::size_t end = std::min(line.find(delimiter, at), line.size());
+    fields.push_back(unquoted_field(line.substr(at, end - at)));
+    if (end == line.size()) return fields;
+    at = end + 1;
+  }
+}
+
+char delimiter_of(std::string_view line) {
+  for (const char c : {',', ';', '\t'})
+    if (line.find(c) != line.npos) return c;
+  return ' ';
+}
+
+struct Column {
+  std::string name;
+  std::int64_t texts = 0, first_text_line = 0;  // fields that are no number
+  std::string first_text = {};
+  double sum = 0, squares = 0;
+  bool whole = true;  // all numbers are whole
+};
+
+class Table {
+ public:
+  explicit Table(const Request& request) : request_(request) {
+    each_line(request.train, [&](std::string_view line, std::int64_t number) { take(line, number); });
+    if (rows == 0) fail(1, "there are no rows of data", "a line for each sample, with the same columns");
+    find_label();
+    // The label's values, now that its column is known.
+    each_line(request.train, [&](std::string_view line, std::int64_t number) {
+      if (number <= headers || trimmed(line).empty() || values.size() > kMostClasses) return;
+      values.insert(std::string(split_fields(line, delimiter)[label]));
+    });
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      if (c != label && columns[c].texts > 0)
+        fail(columns[c].first_text_line,
+             fmt::format("column {} ('{}') holds '{}', and the columns that the network sees must be numbers", c,
+                         columns[c].name, columns[c].first_text),
+             "remove the column or write numbers for its words; --label NAME if it is the label");
+  }
+
+  bool regression() const {
+    const Column& c = columns[label];
+    if (c.texts > 0) return false;
+    const auto few = std::max<std::size_t>(2, std::min(kFewIntegers, static_cast<std::size_t>(rows) / 5));
+    return !c.whole || values.size() > few;
+  }
+  // Classes are 0, 1, 2, ... as they stand.
+  bool numbered() const {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!values.contains(std::to_string(i))) return false;
+    return true;
+  }
+
+  char delimiter = ',';
+  std::int64_t headers = 0, rows = 0;
+  std::vector<Column> columns;
+  std::size_t label = 0;
+  std::set<std::string> values;  // of the label
+
+  [[noreturn]] void fail(std::int64_t line, const std::string& what, const std::string& fix) const {
+    throw Error(fmt::format("{}:{}: error: {}\nfix: {}", request_.train, line, what, fix));
+  }
+
+ private:
+  void take(std::string_view line, std::int64_t number) {
+    if (trimmed(line).empty()) return;
+    if (columns.empty()) {
+      delimiter = delimiter_of(line);
+      const auto fields = split_fields(line, delimiter);
+      double ignored = 0;
+      const bool header = std::ranges::none_of(fields, [&](auto f) { return as_number(f, ignored); });
+      for (std::size_t c = 0; c < fields.size(); ++c)
+        columns.push_back({header ? std::string(fields[c]) : fmt::format("column {}", c)});
+      if (header) headers = number;
+      if (columns.size() < 2)
+        fail(number, "one column only", "columns with commas, semicolons, tabs or blanks between them");
+      if (header) return;
+    }
+    const auto fields = split_fields(line, delimiter);
+    if (fields.size() != columns.size())
+      fail(number, fmt::format("{} columns, and the first line has {}", fields.size(), columns.size()),
+           "give every line the same columns");
+    ++rows;
+    for (std::size_t c = 0; c < fields.size(); ++c) {
+      Column& column = columns[c];
+      double v = 0;
+      if (!as_number(fields[c], v) || !std::isfinite(v)) {
+        if (column.texts++ == 0) column.first_text_line = number, column.first_text = fields[c];
+        continue;
+      }
+      column.sum += v, column.squares += v * v;
+      column.whole = column.whole && v == std::floor(v);
+    }
+  }
+
+  void find_label() {
+    label = columns.size() - 1;
+    if (request_.label.empty()) return;
+    const auto named = std::ranges::find_if(columns, [&](const Column& c) { return c.name == request_.label; });
+    double number = 0;
+    if (named != columns.end())
+      label = static_cast<std::size_t>(named - columns.begin());
+    else if (as_number(request_.label, number) && number >= 0 && number < static_cast<double>(columns.size()))
+      label = static_cast<std::size_t>(number);
+    else
+      fail(1, fmt::format("there is no column '{}'", request_.label),
+           fmt::format("--label {} or a number from 0 to {}", columns.back().name, columns.size() - 1));
+  }
+
+  const Request& request_;
+};
+
+constexpr const char* kClassifier = R"(@INPUTS@
+labels = Input {@CLASSES@}
+
+# Columns are brought to mean 0 and deviation 1, which are measured on the training data before the first step.
+x = @FEATURES@
+model = Sequential (
+    DenseLayer {64, activation = ReLU, init = 'heUniform'} :
+    DenseLayer {64, activation = ReLU, init = 'heUniform'} :
+    LinearLayer {@CLASSES@})
+z = model (x)
+
+ce   = CrossEntropyWithSoftmax (labels, z)    # what is minimised
+errs = ClassificationError (labels, z)        # the share of wrong answers
+criterionNodes  = (ce)
+evaluationNodes = (errs)
+outputNodes     = (z))";
+
+constexpr const char* kRegression = R"(@INPUTS@
+labels = Input {1}
+
+# Columns are brought to mean 0 and deviation 1, which are measured on the training data before the first step.
+x = @FEATURES@
+model = Sequential (
+    DenseLayer {64, activation = ReLU, init = 'heUniform'} :
+    DenseLayer {64, activation = ReLU, init = 'heUniform'} :
+    LinearLayer {1})
+# The network predicts (label - mean) / deviation; z is in the units of the label.
+mean      = Constant {@MEAN@}
+deviation = Constant {@DEVIATION@}
+inverse   = Constant {@INVERSE@}
+y = model (x)
+z = y .* deviation + mean
+
+mse = SquareError ((labels - mean) .* inverse, y)    # 1 is as good as always answering the mean
+criterionNodes = (mse)
+outputNodes    = (z))";
+
+// The columns before and behind the label; one stream if it is at an edge.
+struct Side {
+  std::string name;
+  std::size_t start, dim;
+};
+std::vector<Side> sides_of(const Table& t) {
+  const std::size_t right = t.columns.size() - t.label - 1;
+  if (t.label == 0) return {{"features", 1, right}};
+  if (right == 0) return {{"features", 0, t.label}};
+  return {{"left", 0, t.label}, {"right", t.label + 1, right}};
+}
+
+std::string streams_of(const Table& t, bool regression, const std::string& mapping) {
+  std::string text;
+  for (const Side& s : sides_of(t)) text += fmt::format("{} = [ start = {} ; dim = {} ]\n", s.name, s.start, s.dim);
+  if (regression) return text + fmt::format("labels = [ start = {} ; dim = 1 ; labelType = \"regression\" ]", t.label);
+  return text + fmt::format("labels = [ start = {} ; labelDim = {}{} ]", t.label, t.values.size(),
+                            mapping.empty() ? "" : fmt::format(" ; labelMappingFile = \"{}\"", mapping));
+}
+
+std::string reader_of(const Table& t, const std::string& file, const std::string& streams) {
+  std::string text = fmt::format("readerType = \"UCIFastReader\"\nfile = \"{}\"\n", file);
+  if (t.delimiter != ' ')
+    text += fmt::format("customDelimiter = \"{}\"\n",
+                        t.delimiter == '\t' ? std::string("\\t") : std::string(1, t.delimiter));
+  if (t.headers > 0) text += fmt::format("headerLines = {}\n", t.headers);
+  return text + streams;
+}
+
+}  // namespace
+
+Starter look_at_table(const Request& request) {
+  const Table t(request);
+  const bool regression = t.regression();
+  const Column& label = t.columns[t.label];
+  if (!regression && t.values.size() > kMostClasses)
+    t.fail(label.first_text_line,
+           fmt::format("'{}' has more than {} different values: is it the label?", label.name, kMostClasses),
+           "--label NAME of the column to predict");
+  if (!regression && t.values.size() < 2)
+    t.fail(t.headers + 1, fmt::format("'{}' is the same in all rows", label.name),
+           "--label NAME of the column to predict");
+  Starter s;
+  std::string mapping;
+  if (!regression && !t.numbered()) {
+    mapping = request.name + ".labels";
+    std::string names;
+    for (const std::string& v : t.values) names += v + "\n";
+    s.files.emplace_back(mapping, names);
+  }
+  std::string inputs, features;
+  for (const Side& side : sides_of(t)) {
+    inputs += fmt::format("{}{} = Input {{{}}}", inputs.empty() ? "" : "\n", side.name, side.dim);
+    features += fmt::format("{}MeanVarNorm ({})", features.empty() ? "" : " : ", side.name);
+  }
+  if (sides_of(t).size() > 1) features = "Splice (" + features + ")";
+  const double n = static_cast<double>(t.rows), mean = label.sum / n;
+  const double deviation = std::sqrt(std::max(label.squares / n - mean * mean, 0.0));
+  s.network = filled(regression ? kRegression : kClassifier,
+                     {{"INPUTS", inputs},
+                      {"FEATURES", features},
+                      {"CLASSES", std::to_string(t.values.size())},
+                      {"MEAN", fmt::format("{:.8g}", mean)},
+                      {"DEVIATION", fmt::format("{:.8g}", deviation > 0 ? deviation : 1)},
+                      {"INVERSE", fmt::format("{:.8g}", deviation > 0 ? 1 / deviation : 1)}});
+  const std::int64_t minibatch = t.rows < 2000 ? 16 : t.rows < 20000 ? 32 : 128;
+  s.sgd = fmt::format(
+      "maxEpochs = {}\nminibatchSize = {}             # rows of a step, over all ranks\ngradUpdateType = "
+      "\"adam\"\nlearningRatesPerMB = 0.003*{}:0.001",
+      epochs_for(4000, t.rows, minibatch), minibatch,
+      std::max<std::int64_t>(epochs_for(4000, t.rows, minibatch) * 2 / 3, 1));
+  const std::string streams = streams_of(t, regression, mapping);
+  s.train_reader = reader_of(t, request.train, streams);
+  if (!request.test.empty()) s.test_reader = reader_of(t, request.test, streams);
+  s.found = fmt::format("{} rows, {} numbers each; '{}' is {}", t.rows, t.columns.size() - 1, label.name,
+                        regression ? "a number to predict" : fmt::format("one of {} classes", t.values.size()));
+  return s;
+}
+
+}  // namespace tutti::starter
