@@ -36,7 +36,8 @@ BELOW = {
     'doctor': ['config', 'launch'],
     'sweep': ['config', 'launch'],
     'starter': ['base'],
-    '.': ['actions', 'doctor', 'launch', 'starter', 'sweep'],  # main.cpp
+    'planner': ['actions', 'launch'],
+    '.': ['actions', 'doctor', 'launch', 'planner', 'starter', 'sweep'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

@@ -13,6 +13,7 @@
 #include "doctor/doctor.h"
 #include "doctor/request.h"
 #include "launch/supervisor.h"
+#include "planner/planner.h"
 #include "starter/starter.h"
 #include "sweep/sweep.h"
 
@@ -30,6 +31,7 @@ constexpr Command commands[] = {
     {"launch", tutti::launch::run},
     {"man", tutti::actions::run_man},
     {"new", tutti::starter::run},
+    {"plan", tutti::planner::run},
     {"sweep", tutti::sweep::run},
 };
 
@@ -38,6 +40,7 @@ constexpr Command commands[] = {
 int main(int argc, char** argv) {
   for (const Command& command : commands)
     if (argc > 1 && command.name == argv[1]) return command.run(argc - 2, argv + 2);
+  if (argc > 1 && std::string_view(argv[1]) == "plan-rank") return tutti::planner::run_rank(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "doctor-rank") return tutti::doctor::run_rank(argc, argv);
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);

@@ -268,6 +268,7 @@ const std::vector<CommandHelp>& command_list() {
   static const std::vector<CommandHelp> all = {
       {"new", "KIND DATA", "writes a config for your data: mnist, images, text, sequence or table"},
       {"launch", "-n RANKS ...", "starts ranks with mpiexec, and again after failures"},
+      {"plan", "-n RANKS ...", "times every parallel method on these ranks and chooses"},
       {"doctor", "[--hosts A,B]", "looks for what stops or slows runs on these hosts"},
       {"sweep", "FILE.yaml", "trains one config with many settings"},
       {"diff", "A B", "compares two configs, or a config with the settings of a model"},

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/memory.h"
+
+namespace tutti::planner {
+namespace {
+
+constexpr double kPays = 1.05;  // more ranks pay from this factor on
+
+double rate(const Measured& m) { return m.seconds > 0 ? static_cast<double>(m.samples) / m.seconds : 0; }
+
+std::string full_name(const Forecast& f) { return f.bits == "-" ? f.method : f.method + " in " + f.bits + " bits"; }
+
+}  // namespace
+
+void forecast_steps(Forecast& f, const Measured& m, const LinkFigures& link) {
+  const double steps = static_cast<double>(std::max<std::int64_t>(m.steps, 1));
+  f.samples_per_second = rate(m), f.bytes_per_step = m.bytes / steps, f.memory = m.memory;
+  const double alone = f.bytes_per_step / link.bandwidth + 2 * link.latency;
+  if (f.bytes_per_step > 0) f.hidden = std::clamp(1 - m.wait / steps / alone, 0.0, 1.0);
+}
+
+// never = n a + x, always = n a + n x; its last exchange is that of the end.
+void forecast_blocks(Forecast& f, const Measured& never, const Measured& always, double period) {
+  const double n = static_cast<double>(std::max<std::int64_t>(never.steps, 1));
+  const double exchange = n > 1 ? std::max(0.0, (always.seconds - never.seconds) / (n - 1)) : 0;
+  const double step = std::max(1e-9, (never.seconds - exchange) / n);
+  const double samples = static_cast<double>(never.samples) / n;
+  f.samples_per_second = samples / (step + exchange / period);
+  f.bytes_per_step = always.bytes / n / period;
+  f.memory = always.memory;
+}
+
+Choice choose(const std::vector<Forecast>& all) {
+  Choice choice;
+  for (int i = 0; i < static_cast<int>(all.size()); ++i) {
+    const Forecast& f = all[static_cast<std::size_t>(i)];
+    const auto faster = [&](int than) {
+      return than < 0 || f.samples_per_second > all[static_cast<std::size_t>(than)].samples_per_second;
+    };
+    if (!f.refused.empty()) continue;
+    if (faster(choice.fastest)) choice.fastest = i;
+    if (f.exact && faster(choice.exact)) choice.exact = i;
+  }
+  return choice;
+}
+
+std::string report_text(const std::vector<Forecast>& all, double single, int ranks) {
+  std::string text = fmt::format("{:<30} {:>5} {:>12} {:>8} {:>12} {:>8} {:>11}\n", "method", "bits", "samples/s",
+                                 "speed-up", "MB per step", "hidden", "memory");
+  text +=
+      fmt::format("{:<30} {:>5} {:>12.0f} {:>8.2f} {:>12} {:>8} {:>11}\n", "one rank", "-", single, 1.0, "-", "-", "-");
+  for (const Forecast& f : all) {
+    if (!f.refused.empty()) {
+      text += fmt::format("{:<30} {:>5} not possible: {}\n", f.method, f.bits, f.refused);
+      continue;
+    }
+    text += fmt::format("{:<30} {:>5} {:>12.0f} {:>8.2f} {:>12.3f} {:>8} {:>11}\n", f.method, f.bits,
+                        f.samples_per_second, single > 0 ? f.samples_per_second / single : 0, f.bytes_per_step / 1e6,
+                        f.hidden < 0 ? "-" : fmt::format("{:.0f} %", 100 * f.hidden), bytes_text(f.memory));
+  }
+  const Choice choice = choose(all);
+  if (choice.fastest < 0) return text + "choice: none, no method is possible with these settings\n";
+  const Forecast& fastest = all[static_cast<std::size_t>(choice.fastest)];
+  if (choice.exact >= 0) {
+    const Forecast& exact = all[static_cast<std::size_t>(choice.exact)];
+    text +=
+        fmt::format("choice: {}, {:.0f} samples/s: the fastest whose result is that of DataParallelSGD in 32 bits\n",
+                    full_name(exact), exact.samples_per_second);
+    if (choice.exact != choice.fastest)
+      text += fmt::format(
+          "fastest: {}, {:.0f} samples/s, {:.2f} times as fast; its results differ, so compare the losses\n",
+          full_name(fastest), fastest.samples_per_second,
+          fastest.samples_per_second / std::max(exact.samples_per_second, 1e-9));
+    if (ranks > 1 && exact.samples_per_second < kPays * single)
+      text += fmt::format(
+          "{} ranks do not pay: one rank alone trains {:.0f} samples/s{}\n", ranks, single,
+          fastest.samples_per_second >= kPays * single ? ", and only a method with other results is faster" : "");
+  } else {
+    text += fmt::format("choice: {}, {:.0f} samples/s\n", full_name(fastest), fastest.samples_per_second);
+  }
+  return text;
+}
+
+}  // namespace tutti::planner

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// forecast.h -- from the measured steps of a method to its speed in a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti::planner {
+
+// A trial of some steps, of the slowest rank.
+struct Measured {
+  std::int64_t steps = 0, samples = 0;
+  double seconds = 0, wait = 0;  // wait: for messages of other ranks
+  double bytes = 0;              // that a rank sent
+  double memory = 0;             // bytes
+};
+
+struct Forecast {
+  std::string method, bits;
+  std::string refused;  // why there is no figure
+  bool exact = false;   // the result is that of DataParallelSGD in 32 bits
+  double samples_per_second = 0;
+  double bytes_per_step = 0;
+  double hidden = -1;  // share of the exchange that computing covers; below 0 = not known
+  double memory = 0;
+};
+
+struct LinkFigures {
+  double latency = 0, bandwidth = 0;  // seconds; bytes per second
+};
+
+// Of a method that exchanges in every step.
+void forecast_steps(Forecast&, const Measured&, const LinkFigures&);
+// Of one that exchanges every `period` steps: from trials that exchange never (but at the end), and after every step.
+void forecast_blocks(Forecast&, const Measured& never, const Measured& always, double period);
+
+struct Choice {
+  int fastest = -1, exact = -1;  // indices; -1 = none
+};
+Choice choose(const std::vector<Forecast>&);
+// The table, and under it the choice with its reason. `single`: samples per second of one rank.
+std::string report_text(const std::vector<Forecast>&, double single, int ranks);
+
+}  // namespace tutti::planner

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""trainer plan: a figure for every method, near what a run of that method then achieves; the choice; mistakes."""
+import re
+import subprocess
+
+import examples
+import support
+
+
+class PlanTest(support.TrainerTest):
+    def setUp(self):
+        super().setUp()
+        self.write('run.cntk', examples.config(hidden='200:200', minibatch=400, epochs=1))
+        self.write('train.ctf', examples.points(40000))
+
+    def plan(self, *words, expect=0):
+        done = subprocess.run([support.TRAINER, 'plan', *map(str, words)], cwd=self.directory, capture_output=True, text=True, check=False,
+                              timeout=2 * support.PATIENCE, env=support.environment(self.directory))
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def rows(self, text):
+        return {(m.group(1).strip(), m.group(2)): (float(m.group(3)), float(m.group(4)) if m.group(4) != '-' else 0)
+                for m in re.finditer(r'^(.{30}) +(\S+) +(\d+) +[\d.]+ +([\d.]+|-) +(?:\d+ %|-) +', text, re.MULTILINE)}
+
+    def test_every_method_and_the_choice(self):
+        text = self.plan('-n', 2, 'configFile=run.cntk')
+        rows = self.rows(text)
+        self.assertEqual(set(rows), {('one rank', '-'), ('DataParallelSGD', '32'), ('DataParallelSGD', '16'), ('DataParallelSGD', '4'), ('DataParallelSGD', '1'),
+                                     ('ASA of gradients', '32'), ('ModelAveragingSGD', '32'), ('BlockMomentumSGD', '32'), ('EASGD', '32'), ('DataParallelASGD', '32')}, text)
+        self.assertRegex(text, r'41[0-9]{3} weights, minibatches of 400 samples')
+        exact = max((('DataParallelSGD', '32'), ('ASA of gradients', '32')), key=lambda k: rows[k][0])
+        self.assertIn(f'choice: {exact[0]} in 32 bits, {rows[exact][0]:.0f} samples/s', text)
+        # What is sent follows from the bits, and from the period.
+        self.assertLess(rows['DataParallelSGD', '1'][1], rows['DataParallelSGD', '32'][1] / 10)
+        self.assertLess(rows['EASGD', '32'][1], rows['DataParallelSGD', '32'][1])
+        self.assertLess(rows['BlockMomentumSGD', '32'][1], rows['EASGD', '32'][1])
+        self.assertFalse((self.directory / 'models').exists(), 'a plan writes nothing')
+
+    def test_bytes_are_those_of_a_run(self):
+        rows = self.rows(self.plan('-n', 2, 'configFile=run.cntk'))
+        for bits in ('32', '1'):
+            run = self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[epochSize=4000;ParallelTrain=[DataParallelSGD=[gradientBits={bits}]]]]'], 2)
+            sent = float(re.search(r'Exchange of Epoch\[ 1 of 1\]: ([\d.]+) MB sent', run.text).group(1))
+            self.assertAlmostEqual(rows['DataParallelSGD', bits][1], sent / 10, delta=0.05 * sent / 10)
+
+    def test_what_the_config_excludes(self):
+        text = self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[gradUpdateType=oneBitAdam;warmupSamples=10000]]')
+        self.assertRegex(text, r'EASGD +32 not possible: oneBitAdam needs an exchange')
+
+    def test_mistakes(self):
+        self.assertIn("did you mean 'maxEpochs'", self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[maxEpoch=1]]', expect=2))
+        self.assertIn('fix: ', self.plan('-n', 'x', expect=2))
+        self.assertIn('usage: trainer plan', self.plan('--help'))
+
+
+if __name__ == '__main__':
+    support.main()
