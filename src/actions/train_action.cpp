@@ -9,6 +9,7 @@
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "actions/placed_training.h"
+#include "actions/training_settings.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "parallel/groups/groups.h"
@@ -43,22 +44,6 @@ void TrainOptions::describe(config::Fields& f) {
   if (!GradScaler::parse(loss_scale))
     f.problem("lossScale", fmt::format("lossScale cannot be '{}'", loss_scale),
               "write auto, or a power of two: lossScale = 1024");
-}
-
-std::string exchange_text(const Training& t) {
-  const std::string& text = t.parallel->method.traits.text;
-  if (t.warm_start.parallel_throughout(0) || t.warm_start.epoch == WarmStart::never) return text;
-  std::string place = fmt::format("epoch {}", t.warm_start.epoch + 1);
-  if (t.warm_start.sample > 0) place = fmt::format("sample {} of {}", t.warm_start.sample, place);
-  return fmt::format("{} before {}, then {}", t.alone->method.traits.text, place, text);
-}
-
-std::string settings_text(const Training& t) {
-  std::string text =
-      fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}", t.model_path,
-                  t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
-  if (!t.placement.empty()) text += "\n" + t.placement;
-  return text;
 }
 
 std::int64_t largest_share(const SgdOptions& sgd, int ranks) {

@@ -26,6 +26,20 @@ void PhaseMetrics::start_reading() {
   steps_ = 0;
 }
 
+StepMetrics PhaseMetrics::forward_backward(const Batch& batch, GradientSink& gradients) {
+  StepMetrics metrics;
+  keep_statistics();
+  try {
+    metrics = t_.network->forward_backward(batch, gradients);
+  } catch (const DeferredNumericError& e) {
+    stop_at_nan(e);
+  } catch (const NumericError& e) {
+    metrics = bear_nan(batch, e.what(), gradients);
+  }
+  metrics.samples = batch.samples;
+  return metrics;
+}
+
 void PhaseMetrics::add(const Batch& batch, const StepMetrics& metrics) {
   ++steps_;
   check_sum(metrics, deferred_ ? t_.network->measured_minibatch() : batch.minibatch);
@@ -34,8 +48,10 @@ void PhaseMetrics::add(const Batch& batch, const StepMetrics& metrics) {
   const std::int64_t more_samples = samples - std::exchange(t_.progress.samples_in_epoch, samples);
   const std::int64_t more_minibatches = minibatches - std::exchange(t_.progress.minibatches_in_epoch, minibatches);
   t_.report->add(metrics);
-  if (t_.report->line_due_within(more_minibatches)) finish_deferred();
-  t_.report->step(more_samples, more_minibatches);
+  const bool line_due = t_.report->line_due_within(more_minibatches);
+  if (line_due) finish_deferred();
+  if (line_due || t_.report->progress_due()) times_.update();
+  t_.report->step(more_samples, more_minibatches, t_.times);
 }
 
 void PhaseMetrics::finish_deferred() {

@@ -47,9 +47,11 @@ class Report {
   void begin_epoch(const EpochHeading&);
   // After begin_epoch, if the epoch is resumed in its middle: the sums so far.
   void continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval);
-  // One step of `samples` over all ranks. Prints the interval line when it is due. With a work queue, a step of this
-  // rank may advance the data by several `minibatches`, or by none.
-  void step(std::int64_t samples, std::int64_t minibatches = 1);
+  // One step of `samples` over all ranks. Prints the interval line and the progress line when they are due. With a work
+  // queue, a step of this rank may advance the data by several `minibatches`, or by none. `times` of the epoch need to
+  // be up to date only if a line is due.
+  void step(std::int64_t samples, std::int64_t minibatches, const EpochTimes& times);
+  bool progress_due() const;
   // Whether the line would be due after that many more.
   bool line_due_within(std::int64_t minibatches) const {
     return line_due_between(minibatch_, minibatch_ + minibatches);
@@ -67,6 +69,8 @@ class Report {
   void end_trial(double learning_rate_per_sample, std::int64_t minibatch);
   void validation(const std::vector<StepMetrics::Evaluation>& criterion_then_evaluations);
   void times(const EpochTimes&, int ranks) const;
+  // The result of the last epoch, in the words of its lines; "" before the first.
+  std::string result() const;
   std::int64_t minibatches() const { return minibatch_; }
 
  private:
@@ -74,7 +78,7 @@ class Report {
   bool line_due_between(std::int64_t before, std::int64_t now) const;
   StepMetrics no_metrics() const;
   void interval_line();
-  void progress_line();
+  void progress_line(const EpochTimes&);
   std::string results(const StepMetrics&) const;
   std::string heading() const;
 
@@ -88,6 +92,7 @@ class Report {
   // Samples over all ranks: since begin_epoch (for the rate of the progress line), and of the epoch.
   std::int64_t samples_here_ = 0, samples_done_ = 0;
   StepMetrics epoch_, since_;
+  std::string last_training_, last_validation_;
   Clock::time_point interval_start_, epoch_start_, progress_shown_;
 };
 

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/activity.h"
+#include "base/memory.h"
 #include "base/stop_request.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
@@ -59,6 +61,19 @@ void announce_parameters(const Training& t) {
   for (const auto& s : slices)
     log::line(fmt::format("\tNode '{}' (LearnableParameter operation) : {}", s.name, to_string(s.shape)));
   log::line("");
+}
+
+// What is allocated when everything has started. Collective.
+void announce_memory(const Training& t) {
+  const auto mine = static_cast<double>(allocated_memory());
+  double all = mine;
+  t.world->all_reduce_sum(std::span(&all, 1));
+  std::string line = fmt::format("Memory: {} for weights, gradients, optimizer, exchange and the values of a minibatch",
+                                 bytes_text(mine));
+  if (t.world->size() > 1)
+    line += fmt::format(" on this rank, {} on the {} ranks together", bytes_text(all), t.world->size());
+  if (!is_host(t.network->parameters().weights.memory())) line += " (of the hosts; without GPU memory)";
+  log::line(line);
 }
 
 void announce_epoch(const Training& t, const EpochSettings& settings) {
@@ -218,6 +233,7 @@ bool prepare(Training& t) {
   if (start == Start::fresh) save_initial_model(t);
   start_method(t);
   if (start == Start::resumed) restore_method(t);
+  announce_memory(t);
   advise(t);
   return true;
 }
@@ -253,8 +269,22 @@ void run_epochs(Training& t) {
 
 }  // namespace
 
+namespace {
+
+// What came out, and where it lies.
+void summarize(const Training& t, double seconds) {
+  if (const std::string result = t.report->result(); !result.empty())
+    log::summary(fmt::format("Result: {}; {:.1f} s", result, seconds));
+  log::summary(fmt::format("Model:  {}", std::filesystem::absolute(t.model_path).lexically_normal().string()));
+  if (const std::string path = log::path(); !path.empty())
+    log::summary(fmt::format("Log:    {}", std::filesystem::absolute(path).lexically_normal().string()));
+}
+
+}  // namespace
+
 void train(Training& t) {
   const StopSignals signals;
+  const auto start = Clock::now();
   apply(t.sgd.faults);
   if (!prepare(t)) return;
   const TrainingTime time;
@@ -262,6 +292,7 @@ void train(Training& t) {
   prepare_checkpoints(t);
   run_epochs(t);
   finish_checkpoints(t);
+  summarize(t, seconds_since(start));
 }
 
 }  // namespace tutti
