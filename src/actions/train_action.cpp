@@ -341,6 +341,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   plan_trace(context, t);
   unless_awaited([&] { make_readers(context, t); });
   check_model_path(context, t);
+  make_metrics(context, t);
   // From here on ranks communicate; a single rank may have found that it cannot write or read.
   if (!all_agree(*t.world, context.problems->count() == before)) return std::nullopt;
   Action action{.settings = fmt::format("  model      {}", t.model_path),
@@ -357,11 +358,13 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   if (!t.parallel) return std::nullopt;
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
-  action.settings = settings_text(t);
+  t.report->write_to(t.metrics.get());
+  action.settings = t.settings = settings_text(t);
   action.options = options_text("train", options);
   action.options += options_text("SGD", t.sgd);
   action.options += reader_options(context, "reader", "train");
   if (t.cv_reader) action.options += reader_options(context, "cvReader", "cv");
+  t.changed_options = action.options.changed;
   action.run = [training] {
     const ThreadLimit limit(training->threads);
     train(*training);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <tuple>
 
 namespace tutti::actions {
 namespace {
@@ -49,6 +51,17 @@ std::string settings_text(const Training& t) {
       t.model_path, t.network->describe(), t.optimizer->describe(), schedule_text(t), exchange_text(t), t.threads);
   if (!t.placement.empty()) text += "\n" + t.placement;
   return text;
+}
+
+void make_metrics(const ActionContext& context, Training& t) {
+  const MetricsOptions& o = t.sgd.metrics;
+  if (!o.any() || t.world->rank() != 0) return;
+  for (const auto& [key, path, folder] :
+       {std::tuple("jsonl", &o.jsonl, false), std::tuple("tensorBoard", &o.tensor_board, true)})
+    if (const std::string why = path->empty() ? "" : why_unwritable(*path, folder); !why.empty())
+      context.problem(context.command.block("SGD").block("metrics").value(key).where, fmt::format("metrics: {}", why),
+                      folder ? "name a folder that can be written" : "name a file that can be written");
+  t.metrics = std::make_unique<Metrics>(o, std::filesystem::path(t.model_path).filename().string());
 }
 
 }  // namespace tutti::actions

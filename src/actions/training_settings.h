@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_settings.h -- what a training prints of its settings at start.
+// training_settings.h -- what a training prints of its settings at start, and the files of its metrics.
 #pragma once
 
 #include <string>
@@ -11,5 +11,8 @@ namespace tutti::actions {
 
 // The effective settings, one per line: model, network, optimizer, schedule, exchange, threads.
 std::string settings_text(const Training&);
+
+// Checks the files of SGD.metrics, and creates what writes them on rank 0.
+void make_metrics(const ActionContext&, Training&);
 
 }  // namespace tutti::actions

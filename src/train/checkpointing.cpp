@@ -18,6 +18,7 @@
 #include "train/file.h"
 #include "train/memory_blocks.h"
 #include "train/replica_check.h"
+#include "train/run_metrics.h"
 #include "train/whole_model.h"
 #include "tutti/log.h"
 
@@ -118,9 +119,11 @@ void store(Training& t) {
   WholeModel model(*t.network, t.layer_ranks.get());
   model.gather();
   save_checkpoint(files_of(t), state_of(t), parts_of(t, model.view), *t.world, &t.checkpoint_writer);
+  const double seconds = seconds_since(start);
+  record_event(t, "checkpoint", seconds);
   if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
     log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s",
-                          t.progress.epoch + (within_epoch ? 1 : 0), seconds_since(start)));
+                          t.progress.epoch + (within_epoch ? 1 : 0), seconds));
 }
 
 // An archive of values by name.
@@ -203,6 +206,7 @@ void load(Training& t, const ResumePoint& point) {
   t.rate_factor = s.rate_factor;
   if (has_cntk_state(point, *t.world)) forget_listed_settings(t);
   t.resumed = Resumed{point, s.interval_metrics};
+  rewind_metrics(t);
 }
 
 void log_finished(const Training& t, const ResumePoint& point) {

@@ -82,6 +82,7 @@ void Report::begin_epoch(const EpochHeading& heading) {
   minibatch_ = interval_begin_ = 0;
   samples_here_ = samples_done_ = 0;
   epoch_ = since_ = no_metrics();
+  interval_times_ = {};
   interval_start_ = epoch_start_ = Clock::now();
 }
 
@@ -116,7 +117,7 @@ void Report::step(std::int64_t samples, std::int64_t minibatches, const EpochTim
   const std::int64_t before = minibatch_;
   pass(samples, minibatches);
   const bool draws = progress_due();
-  if (line_due_between(before, minibatch_)) interval_line();
+  if (line_due_between(before, minibatch_)) interval_line(times);
   if (draws) progress_line(times);
 }
 
@@ -132,8 +133,9 @@ std::string Report::results(const StepMetrics& metrics) const {
 
 std::string Report::heading() const { return fmt::sprintf("Epoch[%2d of %d]", at_.epoch, at_.epochs); }
 
-void Report::interval_line() {
+void Report::interval_line(const EpochTimes& times) {
   const double seconds = seconds_since(interval_start_);
+  if (metrics_ && at_.prefix.empty()) record_interval(seconds, times);
   if (trace_level_ > 0) {
     std::string percent;
     if (at_.minibatches > 0) {
@@ -154,6 +156,7 @@ void Report::interval_line() {
   }
   interval_begin_ = minibatch_;
   interval_start_ = Clock::now();
+  interval_times_ = times;
   since_ = no_metrics();
 }
 
@@ -180,12 +183,12 @@ void Report::progress_line(const EpochTimes& times) {
   log::progress(text);
 }
 
-void Report::end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds) {
+void Report::end_epoch(const EpochFigures& f) {
   log::progress("");
   last_training_ = format_results(names_, criterion_first(epoch_)), last_validation_.clear();
   log::values(
       fmt::sprintf("Finished %s: [Training] %stotalSamplesSeen = %d; learningRatePerSample = %.8g; epochTime=%.6gs",
-                   heading(), results(epoch_), total_samples_seen, learning_rate_per_sample, seconds));
+                   heading(), results(epoch_), f.total_samples_seen, f.learning_rate, f.seconds));
   if (progress_tracing_) {
     log::result(
         fmt::sprintf("PROGRESS: %.2f%%", 100.0 * static_cast<double>(at_.epoch) / static_cast<double>(at_.epochs)));
@@ -204,6 +207,7 @@ void Report::end_trial(double learning_rate_per_sample, std::int64_t minibatch) 
 
 void Report::validation(const std::vector<StepMetrics::Evaluation>& values) {
   last_validation_ = format_results(names_, values);
+  record_validation(values);
   log::values(fmt::format("Finished {}: [Validate] {}", heading(), last_validation_));
 }
 

@@ -113,6 +113,7 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two result lines; 0 = none");
   f("firstMBsToShowResult", first_mbs_to_show_result, "also report each of the first n minibatches");
   f("traceLevel", trace_level, "verbosity of the log");
+  f.block("metrics", metrics, "files with the values of the log, for programs");
   f("keepCheckPointFiles", keep_checkpoint_files, "keep the .ckp file of every epoch");
   f("checkpointEverySamples", checkpoint_every_samples, "also save within epochs; 0 = only after epochs");
   f("trainCriterionNodeName", train_criterion_node, "default: the first criterion of the network");

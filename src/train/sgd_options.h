@@ -14,6 +14,7 @@
 #include "parallel/hybrid/options.h"
 #include "parallel/options.h"
 #include "train/fault_options.h"
+#include "train/metrics/options.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -64,6 +65,7 @@ struct SgdOptions {
   std::optional<ModelParallelOptions> model_parallel;
   bool shard_optimizer = false;
   FaultOptions faults;
+  MetricsOptions metrics;
   bool gradient_check = false, truncated = false;
   std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;

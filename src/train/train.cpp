@@ -15,6 +15,7 @@
 #include "base/stop_request.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
+#include "train/run_metrics.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -114,6 +115,7 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
 
 void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
+  heading.position = t.progress.epoch * t.samples_per_epoch + t.progress.samples_in_epoch;
   // Percentages as CNTK prints them: from the second epoch on if epochSize is not given.
   if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
     heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
@@ -191,9 +193,13 @@ std::optional<EpochRun> start_epoch(Training& t) {
 void report_epoch(Training& t, const EpochRun& run) {
   warn_of_damaged_data(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
-  t.report->end_epoch(t.progress.total_samples_seen, run.settings.learning_rate, seconds_since(run.start));
+  const EpochSettings& s = run.settings;
+  const EpochFigures figures{t.progress.total_samples_seen, s.learning_rate, s.momentum_per_sample, s.minibatch,
+                             seconds_since(run.start)};
+  t.report->end_epoch(figures);
   const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
+  if (t.sgd.metrics.any()) t.report->record_epoch(figures, times_by_rank(*t.world, t.times));
   warn_if_diverged(t);
   judge_exchange(t, run.settings.minibatch);
 }
@@ -223,6 +229,7 @@ bool prepare(Training& t) {
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
   if (start == Start::finished) return false;
+  begin_metrics(t, start == Start::fresh);
   if (t.warm_start.parallel_throughout(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
     log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);
@@ -292,6 +299,7 @@ void train(Training& t) {
   prepare_checkpoints(t);
   run_epochs(t);
   finish_checkpoints(t);
+  record_event(t, "end", seconds_since(start));
   summarize(t, seconds_since(start));
 }
 

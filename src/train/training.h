@@ -16,6 +16,7 @@
 #include "train/checkpoint.h"
 #include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
+#include "train/metrics/metrics.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
 #include "tutti/communicator.h"
@@ -33,7 +34,8 @@ struct Resumed {
 
 struct Training {
   Communicator* world = nullptr;
-  std::string command;  // the block's name, for messages
+  std::string command;                    // the block's name, for messages
+  std::string settings, changed_options;  // as printed at start, and as --check prints what differs from the defaults
   std::string model_path;
   bool make_mode = true;
   int trace_level = 0;
@@ -52,7 +54,8 @@ struct Training {
   WarmStart warm_start;
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;
-  std::string method_name;  // the state of one method must not be loaded by another
+  std::string method_name;           // the state of one method must not be loaded by another
+  std::unique_ptr<Metrics> metrics;  // of rank 0, with SGD.metrics
   std::unique_ptr<Report> report;
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was resumed
