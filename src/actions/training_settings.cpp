@@ -54,6 +54,10 @@ std::string settings_text(const Training& t) {
 }
 
 void make_metrics(const ActionContext& context, Training& t) {
+  if (t.world->rank() == 0 && !t.sgd.timeline.empty())
+    if (const std::string why = why_unwritable(t.sgd.timeline, false); !why.empty())
+      context.problem(context.command.block("SGD").value("timeline").where, fmt::format("timeline: {}", why),
+                      "name a file that can be written");
   const MetricsOptions& o = t.sgd.metrics;
   if (!o.any() || t.world->rank() != 0) return;
   for (const auto& [key, path, folder] :

@@ -12,7 +12,7 @@ namespace tutti::actions {
 // The effective settings, one per line: model, network, optimizer, schedule, exchange, threads.
 std::string settings_text(const Training&);
 
-// Checks the files of SGD.metrics, and creates what writes them on rank 0.
+// Checks the files of SGD.metrics and SGD.timeline, and creates what writes the former on rank 0.
 void make_metrics(const ActionContext&, Training&);
 
 }  // namespace tutti::actions

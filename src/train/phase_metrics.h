@@ -16,6 +16,9 @@ class PhaseMetrics {
  public:
   // All arguments must outlive it.
   PhaseMetrics(Training& t, const Phase& phase, PhaseTimes& times) : t_(t), phase_(phase), times_(times) {}
+  ~PhaseMetrics();
+  PhaseMetrics(const PhaseMetrics&) = delete;
+  PhaseMetrics& operator=(const PhaseMetrics&) = delete;
 
   void defer_if_possible();  // once, before the first step. Collective
   void start_reading();      // Batch::minibatch counts from the current minibatch of the epoch

@@ -114,6 +114,8 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("firstMBsToShowResult", first_mbs_to_show_result, "also report each of the first n minibatches");
   f("traceLevel", trace_level, "verbosity of the log");
   f.block("metrics", metrics, "files with the values of the log, for programs");
+  f("timeline", timeline, "file for a trace of what every rank did when, for Perfetto or chrome://tracing");
+  f("timelineSteps", timeline_steps, "minibatches of each epoch, from its first, that the timeline records; 0 = all");
   f("keepCheckPointFiles", keep_checkpoint_files, "keep the .ckp file of every epoch");
   f("checkpointEverySamples", checkpoint_every_samples, "also save within epochs; 0 = only after epochs");
   f("trainCriterionNodeName", train_criterion_node, "default: the first criterion of the network");
@@ -187,6 +189,9 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("numMBsToShowResult", num_mbs_to_show_result, 0);
   at_least("firstMBsToShowResult", first_mbs_to_show_result, 0);
   at_least("checkpointEverySamples", checkpoint_every_samples, 0);
+  at_least("timelineSteps", timeline_steps, 0);
+  if (timeline.empty() && f.given("timelineSteps"))
+    f.problem("timelineSteps", "timelineSteps has no effect without timeline", "add timeline = trace.json");
   at_least("maxSamplesInRAM", max_samples_in_ram, 0);
   at_least("numSubminibatches", num_subminibatches, 1);
   require(f, all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }), "dropoutRate", "must lie in [0, 1)");

@@ -66,6 +66,8 @@ struct SgdOptions {
   bool shard_optimizer = false;
   FaultOptions faults;
   MetricsOptions metrics;
+  std::string timeline;  // a file; "" = none
+  std::int64_t timeline_steps = 100;
   bool gradient_check = false, truncated = false;
   std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;

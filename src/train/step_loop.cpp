@@ -44,7 +44,7 @@ struct Loop {
   const Batch* read() {
     if (!phase.plan.work_queue && t.progress.samples_in_epoch >= phase.until) return nullptr;
     const Doing doing("reads the next minibatch");
-    const Stopwatch watch(t.times.read);
+    const WorkTimer watch(t.times.read, Work::read);
     return t.reader->next();
   }
 

@@ -241,6 +241,8 @@ bool prepare(Training& t) {
   start_method(t);
   if (start == Start::resumed) restore_method(t);
   announce_memory(t);
+  if (!t.sgd.timeline.empty())
+    t.timeline = std::make_unique<TimelineWriter>(*t.world, t.sgd.timeline, t.sgd.timeline_steps);
   advise(t);
   return true;
 }

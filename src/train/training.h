@@ -19,6 +19,7 @@
 #include "train/metrics/metrics.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
+#include "train/timeline_writer.h"
 #include "tutti/communicator.h"
 #include "tutti/network.h"
 #include "tutti/optimizer.h"
@@ -54,8 +55,9 @@ struct Training {
   WarmStart warm_start;
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;
-  std::string method_name;           // the state of one method must not be loaded by another
-  std::unique_ptr<Metrics> metrics;  // of rank 0, with SGD.metrics
+  std::string method_name;                   // the state of one method must not be loaded by another
+  std::unique_ptr<Metrics> metrics;          // of rank 0, with SGD.metrics
+  std::unique_ptr<TimelineWriter> timeline;  // with SGD.timeline
   std::unique_ptr<Report> report;
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was resumed
