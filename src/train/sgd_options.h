@@ -56,6 +56,8 @@ struct SgdOptions {
   std::string model_path;
   std::int64_t trace_level = 0;
   bool keep_checkpoint_files = false;
+  bool keep_best = false;
+  std::int64_t patience = 0;                  // epochs; 0 = no end
   std::int64_t checkpoint_every_samples = 0;  // 0 = only after epochs
   std::string train_criterion_node, eval_criterion_node;
   std::int64_t max_samples_in_ram = 0, num_subminibatches = 1;  // 0 = no limit

@@ -154,15 +154,17 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
                parallel ? run.until : std::min(from, run.until)};
 }
 
-// The value that decides on rates: the criterion or the first evaluation, on the validation data if there are any.
-double control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
+// What decides on rates and on the end: the criterion or the first evaluation, on the validation data if there are any.
+ControlCriterion control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
   const StepMetrics& training = t.report->epoch_metrics();
   StepMetrics::Evaluation value{training.criterion, training.criterion_count};
-  if (o.use_eval_criterion && !training.evaluations.empty()) value = training.evaluations[0];
-  if (o.use_cv_set && !validation.empty())
-    value = o.use_eval_criterion && validation.size() > 1 ? validation[1] : validation[0];
-  return value.sum / value.count;
+  const bool evaluation = o.use_eval_criterion && !training.evaluations.empty();
+  const bool validates = o.use_cv_set && !validation.empty();
+  if (evaluation) value = training.evaluations[0];
+  if (validates) value = validation[evaluation ? 1 : 0];
+  return {value.sum / value.count, (evaluation ? t.network->evaluations()[0] : t.network->criterion()).name +
+                                       (validates ? " on the validation data" : "")};
 }
 
 bool rate_is_too_small(Training& t, double rate) {
@@ -208,8 +210,10 @@ void report_epoch(Training& t, const EpochRun& run) {
 bool finish_epoch(Training& t, const EpochRun& run) {
   report_epoch(t, run);
   const auto validation = validate(t, run.settings.minibatch);
-  const Verdict verdict = judge_epoch(t, control_criterion(t, validation), run.settings);
-  if (verdict == Verdict::finished) {
+  const ControlCriterion control = control_criterion(t, validation);
+  const bool ends = judge_patience(t, control);
+  const Verdict verdict = judge_epoch(t, control.value, run.settings);
+  if (ends || verdict == Verdict::finished) {
     save_final_model(t);
     log::line("Finished training and saved final model");
     return false;
@@ -285,6 +289,10 @@ void summarize(const Training& t, double seconds) {
   if (const std::string result = t.report->result(); !result.empty())
     log::summary(fmt::format("Result: {}; {:.1f} s", result, seconds));
   log::summary(fmt::format("Model:  {}", std::filesystem::absolute(t.model_path).lexically_normal().string()));
+  if (t.sgd.keep_best && t.best.epoch > 0)
+    log::summary(fmt::format("Best:   {}, of epoch {}",
+                             std::filesystem::absolute(best_model_name(t.model_path)).lexically_normal().string(),
+                             t.best.epoch));
   if (const std::string path = log::path(); !path.empty())
     log::summary(fmt::format("Log:    {}", std::filesystem::absolute(path).lexically_normal().string()));
 }

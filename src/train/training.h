@@ -62,6 +62,7 @@ struct Training {
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was resumed
   AdjustState adjust;
+  BestModel best;
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;
