@@ -33,7 +33,8 @@ BELOW = {
     'interchange': ['train'],
     'actions': ['train', 'interchange'],
     'launch': ['comm'],
-    '.': ['actions', 'launch'],  # main.cpp
+    'report': ['base'],
+    '.': ['actions', 'launch', 'report'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

@@ -9,9 +9,11 @@
 #include "base/exit_codes.h"
 #include "comm/session.h"
 #include "launch/supervisor.h"
+#include "report/report.h"
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "launch") return tutti::launch::run(argc - 2, argv + 2);
+  if (argc > 1 && std::string_view(argv[1]) == "report") return tutti::report::run(argc - 2, argv + 2);
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);
   try {
