@@ -36,8 +36,9 @@ BELOW = {
     'doctor': ['config', 'launch'],
     'sweep': ['config', 'launch'],
     'starter': ['base'],
+    'report': ['base'],
     'planner': ['actions', 'launch'],
-    '.': ['actions', 'doctor', 'launch', 'planner', 'starter', 'sweep'],  # main.cpp
+    '.': ['actions', 'doctor', 'launch', 'planner', 'report', 'starter', 'sweep'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

@@ -14,6 +14,7 @@
 #include "doctor/request.h"
 #include "launch/supervisor.h"
 #include "planner/planner.h"
+#include "report/report.h"
 #include "starter/starter.h"
 #include "sweep/sweep.h"
 
@@ -32,6 +33,7 @@ constexpr Command commands[] = {
     {"man", tutti::actions::run_man},
     {"new", tutti::starter::run},
     {"plan", tutti::planner::run},
+    {"report", tutti::report::run},
     {"sweep", tutti::sweep::run},
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // log.h -- writes everything the user reads. Lines go to stderr, or to the file that `stderr=` names. A progress line
-// is overwritten in place on a terminal and never written to a file.
+// is overwritten in place on a terminal (base/terminal.h) and never written to a file.
 #pragma once
 
 #include <string>
@@ -9,12 +9,19 @@
 namespace tutti::log {
 
 void line(std::string_view text);  // one line, '\n' added; time-stamped if so configured
+// A line of values with "; " or ", " between them, always one line for programs that read logs. On a terminal it is
+// broken between values, at 120 columns or at the terminal's width.
+void values(std::string_view text);
+// A line that the user of this run should see at its end: also on stderr of rank 0 where the log is a file.
+void summary(std::string_view text);
 // "Warning: ..." and the like. A diagnostic with a place ("a.cntk:5:1: warning: ...") needs no title.
 std::string titled(std::string_view title, std::string_view text);
 void warning(std::string_view text);          // "Warning: ..." once per distinct text
 void warning_of_rank(std::string_view text);  // about this rank alone: shown even if the rank is quiet
-void progress(std::string_view text);         // replaces the last progress line; on terminals only
-void result(std::string_view text);           // stdout
+// Replaces the last progress line, cut to the terminal's width; on the terminal of rank 0 only. "" removes it.
+void progress(std::string_view text);
+bool shows_progress();               // whether there is such a terminal
+void result(std::string_view text);  // stdout
 
 struct Settings {
   std::string path = {};  // empty = stderr
@@ -25,5 +32,6 @@ struct Settings {
 };
 void open(const Settings&);  // throws Error when the file cannot be written
 void close();
+std::string path();  // of the file; "" = stderr
 
 }  // namespace tutti::log

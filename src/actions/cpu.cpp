@@ -2,7 +2,6 @@
 #include "actions/cpu.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <hwloc.h>
 #include <omp.h>
 
@@ -11,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "actions/binding.h"
 #include "config/top_level.h"
 #include "tutti/error.h"
 
@@ -98,8 +98,10 @@ CpuPlan plan_cpu(std::int64_t num_cpu_threads, const HostPlace& place, bool dete
   if (deterministic) plan.threads = 1;
   omp_set_num_threads(plan.threads);
   omp_set_dynamic(0);
+  std::sort(cores.begin(), cores.end());
+  plan.cores = core_list(cores);
   plan.text = fmt::format("{} thread{} on core{} {} ({})", plan.threads, plan.threads == 1 ? "" : "s",
-                          cores.size() == 1 ? "" : "s", fmt::join(cores, ","), how);
+                          cores.size() == 1 ? "" : "s", plan.cores, how);
   return plan;
 }
 

@@ -19,6 +19,7 @@ std::int64_t wanted_threads(const config::Record&);
 struct CpuPlan {
   int threads = 1;
   std::string text;    // "1 thread on core 0 (bound by the launcher)"
+  std::string cores;   // "0-3,8"
   std::string advice;  // non-empty when ranks share cores
 };
 

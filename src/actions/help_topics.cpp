@@ -66,6 +66,8 @@ const std::vector<Topic>& topics() {
     t.push_back(topic<SgdOptions>("SGD", "learning rates, momentum, minibatches, epochs", in_sgd));
     t.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves",
                                          within(in_sgd, "AutoAdjust=[{}]")));
+    t.push_back(topic<MetricsOptions>("metrics", "block in SGD: files with the values of the log",
+                                      within(in_sgd, "metrics=[{}]")));
     t.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together", in_parallel));
     t.push_back(topic<ModelParallelOptions>("ModelParallel", "block in SGD: dense layers divided among the ranks",
                                             within(in_sgd, "ModelParallel=[{}]")));

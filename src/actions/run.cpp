@@ -13,6 +13,7 @@
 #include <set>
 #include <span>
 
+#include "actions/binding.h"
 #include "actions/check.h"
 #include "actions/cpu.h"
 #include "actions/device.h"
@@ -76,13 +77,15 @@ void open_log(const config::TopLevel& top, bool append, int rank) {
   log::line(fmt::format("Log continued at {}; the lines above are from earlier runs.", now_text()));
 }
 
-// The effective settings: printed before anything runs, and by --check.
+// The effective settings: printed before anything runs, and by --check. Collective.
 std::vector<std::string> settings_lines(const std::vector<Prepared>& actions, const CpuPlan& cpu,
                                         const DevicePlan& device, const HostPlace& place, Communicator& world) {
   std::vector<std::string> lines{"Effective settings:"};
   lines.push_back(fmt::format("  ranks      {} on {} host{} (rank {} on {})", world.size(), place.hosts,
                               place.hosts == 1 ? "" : "s", world.rank(), world.host()));
   lines.push_back(fmt::format("  processor  {}, {}", cpu.text, compute_text()));
+  if (world.size() > 1)
+    for (auto& binding : binding_lines(world, cpu.cores)) lines.push_back(std::move(binding));
   if (!device.text.empty()) lines.push_back(fmt::format("  device     {}", device.text));
   for (const auto& p : actions) {
     lines.push_back(fmt::format("{}, action {}", p.command, p.action));

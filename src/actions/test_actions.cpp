@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <string_view>
 #include <thread>
 
 #include "actions/cpu.h"
@@ -64,17 +66,27 @@ void CvOptions::describe(config::Fields& f) {
     f.problem("crossValidationInterval", "has a step below 1", "first:step:last");
 }
 
-bool shows_perplexity(const std::string& operation) {
-  return operation == "CrossEntropyWithSoftmax" || operation == "CrossEntropy" ||
+// Perplexity is a measure of models of sequences; of a classifier it would say nothing that the entropy does not.
+bool is_sequence_model(const graph::Graph& graph) {
+  constexpr std::string_view in_time[] = {"PastValue", "FutureValue", "LSTM", "GRU", "TimeReverse"};
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& n) {
+    return std::find(std::begin(in_time), std::end(in_time), n.operation) != std::end(in_time);
+  });
+}
+
+bool shows_perplexity(const std::string& operation, bool sequences) {
+  return (sequences && (operation == "CrossEntropyWithSoftmax" || operation == "CrossEntropy")) ||
          operation == "ClassBasedCrossEntropyWithSoftmax" || operation == "NoiseContrastiveEstimation";
 }
 
-std::string final_line(const std::vector<NodeResult>& names, const EvaluationRun& run) {
+std::string final_line(const Network& network, const EvaluationRun& run) {
+  const std::vector<NodeResult> names = network.evaluations();
+  const bool sequences = is_sequence_model(network.graph());
   std::string out = fmt::format("Final Results: Minibatch[1-{}]: ", run.minibatches);
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (i) out += "; ";
     out += format_result(names[i], run.sums[i].sum, run.sums[i].count);
-    if (shows_perplexity(names[i].operation) && run.sums[i].count > 0)
+    if (shows_perplexity(names[i].operation, sequences) && run.sums[i].count > 0)
       out += fmt::sprintf("; perplexity = %.8f", std::exp(run.sums[i].sum / run.sums[i].count));
   }
   return out;
@@ -126,7 +138,7 @@ void compare_models(const ActionContext& context, const CvOptions& options, Read
     const auto run = evaluate_model(*network, reader, context, options);
     const auto names = network->evaluations();
     best.resize(names.size());
-    log::line(fmt::format("Model {} --> {}", path, final_line(names, run)));
+    log::line(fmt::format("Model {} --> {}", path, final_line(*network, run)));
     for (std::size_t i = 0; i < names.size(); ++i) {
       const double average = run.sums[i].count > 0 ? run.sums[i].sum / run.sums[i].count : 0;
       if (average < best[i].value) best[i] = {average, path};
@@ -161,7 +173,7 @@ std::optional<Action> make_test(const ActionContext& context, EvaluateOptions op
                 .run = [context = context.for_running(), options, reader] {
                   const auto network = evaluation_network(context, options.model_path, options.eval_node_names);
                   const auto run = evaluate_model(*network, *reader, context, options);
-                  log::line(final_line(network->evaluations(), run));
+                  log::line(final_line(*network, run));
                 }};
 }
 

@@ -9,6 +9,7 @@
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
 #include "actions/placed_training.h"
+#include "actions/training_settings.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "parallel/groups/groups.h"
@@ -43,22 +44,6 @@ void TrainOptions::describe(config::Fields& f) {
   if (!GradScaler::parse(loss_scale))
     f.problem("lossScale", fmt::format("lossScale cannot be '{}'", loss_scale),
               "write auto, or a power of two: lossScale = 1024");
-}
-
-std::string exchange_text(const Training& t) {
-  const std::string& text = t.parallel->method.traits.text;
-  if (t.warm_start.parallel_throughout(0) || t.warm_start.epoch == WarmStart::never) return text;
-  std::string place = fmt::format("epoch {}", t.warm_start.epoch + 1);
-  if (t.warm_start.sample > 0) place = fmt::format("sample {} of {}", t.warm_start.sample, place);
-  return fmt::format("{} before {}, then {}", t.alone->method.traits.text, place, text);
-}
-
-std::string settings_text(const Training& t) {
-  std::string text =
-      fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}", t.model_path,
-                  t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
-  if (!t.placement.empty()) text += "\n" + t.placement;
-  return text;
 }
 
 std::int64_t largest_share(const SgdOptions& sgd, int ranks) {
@@ -356,6 +341,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   plan_trace(context, t);
   unless_awaited([&] { make_readers(context, t); });
   check_model_path(context, t);
+  make_metrics(context, t);
   // From here on ranks communicate; a single rank may have found that it cannot write or read.
   if (!all_agree(*t.world, context.problems->count() == before)) return std::nullopt;
   Action action{.settings = fmt::format("  model      {}", t.model_path),
@@ -372,7 +358,9 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   if (!t.parallel) return std::nullopt;
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
-  action.settings = settings_text(t);
+  t.report->write_to(t.metrics.get());
+  action.settings = t.settings = settings_text(t);
+  if (context.command.has("SGD")) t.given_options = config::dump_config(context.command.block("SGD"));
   action.run = [training] {
     const ThreadLimit limit(training->threads);
     train(*training);

@@ -4,8 +4,8 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "tutti/error.h"
 
 namespace tutti::log {
@@ -25,16 +26,23 @@ struct CloseFile {
   void operator()(std::FILE* f) const { std::fclose(f); }
 };
 
+constexpr int kWidest = 120;
+// Seconds until a line has passed through the launcher. A progress line that is drawn before would be in its way.
+constexpr double kThroughLauncher = 0.25;
+
 struct Writer {
   std::mutex mutex;
   std::unique_ptr<std::FILE, CloseFile> file;
   Settings settings;
+  Terminal terminal;
   bool progress_drawn = false;
+  Clock::time_point last_line = {};
   std::set<std::string, std::less<>> warned;
 
   std::FILE* target() { return file ? file.get() : stderr; }
+  bool on_terminal() const { return terminal.present() && !file; }
   void clear_progress() {
-    if (progress_drawn) std::fputs("\r\x1b[K", stderr);
+    if (progress_drawn) terminal.write("\r\x1b[K");
     progress_drawn = false;
   }
 };
@@ -55,14 +63,47 @@ void put(std::FILE* file, std::string_view text) {
   std::fflush(file);
 }
 
+void put_line(Writer& w, std::string_view text) {
+  w.clear_progress();
+  const bool timed = w.settings.timestamps && !text.empty();
+  put(w.target(), fmt::format("{}{}\n", timed ? fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time()) : "", text));
+  if (!w.file) w.last_line = Clock::now();
+}
+
+// Between values: "; " and ", " stay at the end of a line. A single value may be wider.
+std::string broken(std::string_view text, int width) {
+  constexpr std::string_view indent = "    ";
+  std::string out;
+  std::size_t most = static_cast<std::size_t>(std::max(width, 40));
+  while (text.size() > most) {
+    const std::size_t end = std::max(text.rfind("; ", most - 1) + 2, text.rfind(", ", most - 1) + 2);
+    if (end < 3) break;  // npos + 2 is 1
+    out.append(text.substr(0, end - 1)).append("\n").append(indent);
+    text.remove_prefix(end);
+    most = static_cast<std::size_t>(std::max(width, 40)) - indent.size();
+  }
+  return out.append(text);
+}
+
 }  // namespace
 
 void line(std::string_view text) {
   const auto& [w, lock] = writer();
+  if (!w.settings.quiet) put_line(w, text);
+}
+
+void values(std::string_view text) {
+  const auto& [w, lock] = writer();
   if (w.settings.quiet) return;
-  w.clear_progress();
-  const bool timed = w.settings.timestamps && !text.empty();
-  put(w.target(), fmt::format("{}{}\n", timed ? fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time()) : "", text));
+  const int time_stamp = w.settings.timestamps ? 21 : 0;
+  put_line(w, w.on_terminal() ? broken(text, std::min(kWidest, w.terminal.columns()) - time_stamp) : std::string(text));
+}
+
+void summary(std::string_view text) {
+  const auto& [w, lock] = writer();
+  if (w.settings.quiet) return;
+  put_line(w, text);
+  if (w.file && w.settings.rank == 0) put(stderr, fmt::format("{}\n", text));
 }
 
 std::string titled(std::string_view title, std::string_view text) {
@@ -87,12 +128,17 @@ void warning_of_rank(std::string_view text) {
 
 void progress(std::string_view text) {
   const auto& [w, lock] = writer();
-  static const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (!terminal || w.settings.rank != 0) return;
-  w.clear_progress();
-  if (text.empty()) return;
-  put(stderr, text);
+  if (!w.terminal.present() || w.settings.rank != 0) return;
+  if (text.empty()) return w.clear_progress();
+  if (w.on_terminal() && w.terminal.of_launcher() && seconds_since(w.last_line) < kThroughLauncher) return;
+  const auto most = static_cast<std::size_t>(std::max(w.terminal.columns() - 1, 1));
+  w.terminal.write(fmt::format("\r{}\x1b[K", text.substr(0, most)));
   w.progress_drawn = true;
+}
+
+bool shows_progress() {
+  const auto& [w, lock] = writer();
+  return w.terminal.present() && w.settings.rank == 0;
 }
 
 void result(std::string_view text) {
@@ -112,6 +158,8 @@ void open(const Settings& settings) {
   w.file.reset(std::fopen(settings.path.c_str(), settings.append ? "a" : "w"));
   if (!w.file) throw Error(fmt::format("cannot write the log file '{}': {}", settings.path, std::strerror(errno)));
 }
+
+std::string path() { return writer().w.settings.path; }
 
 void close() {
   const auto& [w, lock] = writer();

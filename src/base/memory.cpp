@@ -17,7 +17,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kUntouched = std::size_t{64} << 20;
 
 std::atomic<bool> only_planned{false};
-std::atomic<std::size_t> planned{0};
+std::atomic<std::size_t> planned{0}, allocated{0};
 
 bool fits(std::size_t bytes) {
   if (bytes < (std::size_t{1} << 30)) return true;
@@ -38,8 +38,11 @@ float* allocate_floats(std::size_t count) {
   if (!p) return nullptr;
   if (unit == kHugePage) madvise(p, bytes, MADV_HUGEPAGE);  // a wish; without it everything works as well
   std::memset(p, 0, bytes);
+  allocated += bytes;
   return static_cast<float*>(p);
 }
+
+std::size_t allocated_memory() { return allocated; }
 
 void only_plan_memory() { only_planned = true; }
 bool memory_is_only_planned() { return only_planned; }

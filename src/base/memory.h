@@ -15,6 +15,7 @@ namespace tutti {
 
 // Zeroed, so that no page fault happens in a training step. Null if memory is exhausted. Freed by std::free.
 float* allocate_floats(std::size_t count);
+std::size_t allocated_memory();  // bytes of all such blocks, freed ones included
 
 // For a process that checks a run without starting it. From this call on, large blocks are counted and their pages
 // never touched (they read as zeros), and values of networks on the host are only counted. Call before the first block.

@@ -10,6 +10,7 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/timeline.h"
 #include "collective/nccl_all_reduce.h"
 
 namespace tutti {
@@ -119,7 +120,8 @@ void AllReduce::each_message(std::size_t chunk, const Use& use) const {
 }
 
 void AllReduce::encode(std::size_t chunk) {
-  const Stopwatch encoding(stats_.encode), working(worked_);
+  const WorkTimer encoding(stats_.encode, Work::encode);
+  const Stopwatch working(worked_);
   BucketState& bucket = buckets_[bucket_of(chunk)];
   assert(bucket.state == State::armed);
   if (bucket.sparse) synchronize(), bucket.sparse->encode(residuals_);
@@ -212,7 +214,8 @@ bool AllReduce::sum_when_here(std::size_t g) {
 }
 
 void AllReduce::sum(std::size_t g) {
-  const Stopwatch decoding(stats_.decode), working(worked_);
+  const WorkTimer decoding(stats_.decode, Work::decode);
+  const Stopwatch working(worked_);
   const Bucket& plan = plan_.buckets[g];
   BucketState& bucket = buckets_[g];
   for (std::size_t p = plan.first_chunk; p < plan.end_chunk; ++p) sum_shard(p, g);
@@ -260,6 +263,7 @@ bool AllReduce::try_complete(std::size_t g) {
 }
 
 void AllReduce::complete(std::size_t g) {
+  const TimelineSpan waiting(Work::wait);
   const auto start = Clock::now();
   const double worked = worked_;
   if (by_library(g) && in_flight(g)) {  // the device waits, not the host
@@ -284,7 +288,8 @@ void AllReduce::wait_for(std::size_t g) {
 }
 
 void AllReduce::decode(std::size_t chunk) {
-  const Stopwatch decoding(stats_.decode), working(worked_);
+  const WorkTimer decoding(stats_.decode, Work::decode);
+  const Stopwatch working(worked_);
   const BucketState& bucket = buckets_[bucket_of(chunk)];
   if (bucket.sparse) synchronize(), bucket.sparse->decode();
   if (by_library(bucket_of(chunk))) sums_->decode(chunk);

@@ -330,6 +330,8 @@ std::string usage() {
   text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
   text +=
       "       trainer completion SHELL  prints a script for bash, zsh or fish; trainer man prints the manual page\n";
+  text +=
+      "       trainer report DIR...     writes a page with the curves of one or several runs: trainer report --help\n";
   text += "       trainer help=NAME         explains a block (SGD), a key (gradientBits) or a function (DenseLayer)\n";
   text += "       trainer help=list         names everything that can be explained\n";
   text +=

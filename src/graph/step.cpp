@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/timeline.h"
 #include "graph/network_impl.h"
 
 namespace tutti {
@@ -200,6 +201,7 @@ const float* Network::Impl::at_backend(Executable& e, std::size_t tensor, const 
 
 void Network::Impl::send(Executable& e, const Batch& batch) {
   if (backend->is_host() || parts(e, batch).size() != 1) return;
+  const TimelineSpan copying(Work::copy);
   const auto& code = e.program.code();
   for (std::size_t t = 0; t < code.tensors.size(); ++t) {
     if (code.tensors[t].kind != Tensor::Kind::input || code.tensors[t].gathered_from) continue;
@@ -235,6 +237,7 @@ void Network::Impl::attach_sequences(Executable& e, std::size_t tensor, const St
 }
 
 void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) {
+  const TimelineSpan copying(Work::copy);
   const auto& tensors = e.program.code().tensors;
   std::fill(e.run.columns.begin(), e.run.columns.end(), none);
   number_sequences(e, batch, part);
@@ -340,13 +343,19 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     e.run.last_part = p + 1 == parts.size();
     e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
     e.replay.begin(e.run);
-    e.program.forward(e.run, &e.replay);
+    {
+      const TimelineSpan computing(Work::forward);
+      e.program.forward(e.run, &e.replay);
+    }
     if (m.deferred)
       m.keep_results(e);
     else
       untold = {parts[p], m.backend->record_event()};
     if (m.backend->is_host() || e.run.sum_over_ranks) tell();
-    e.program.backward(e.run, &e.replay);
+    {
+      const TimelineSpan computing(Work::backward);
+      e.program.backward(e.run, &e.replay);
+    }
     tell();
     e.run.sum_over_ranks = nullptr;
   }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "collective/all_reduce.h"
 #include "parallel/local_gradients.h"
 
@@ -45,13 +45,14 @@ void LibraryGradients::unite_lists() {
 }
 
 void LibraryGradients::finish_step() {
-  const auto start = Clock::now();
-  comm_.all_reduce_sum(parameters_->gradients.span());
-  if (comm_.size() > 1) {
-    count_library_sum(stats_, parameters_->size(), comm_.size());
-    unite_lists();
+  {
+    const WorkTimer waiting(stats_.wait, Work::wait);
+    comm_.all_reduce_sum(parameters_->gradients.span());
+    if (comm_.size() > 1) {
+      count_library_sum(stats_, parameters_->size(), comm_.size());
+      unite_lists();
+    }
   }
-  stats_.wait += seconds_since(start);
   ++stats_.exchanges;
   sink_->on_reduced(chunks_, columns_);
 }

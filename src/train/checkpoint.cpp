@@ -91,7 +91,14 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, const Checkpoi
   write_model(*model, parts.model, parts.network_of_files);
   checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
   write_state(checkpoint.get(), state, parts, comm);
-  write(writer, {name, [f, model, checkpoint, epoch = state.epoch] {
+  Snapshot best;
+  if (f.best) {
+    best = snapshot(best_model_name(f.model_path), "model");
+    write_model(*best, parts.model, parts.network_of_files);
+  }
+  write(writer, {name, [f, model, checkpoint, best, epoch = state.epoch] {
+                   // First: a run that is killed before the state is saved trains this epoch again, and saves the same.
+                   if (best) best->finish(), best->commit();
                    checkpoint->set("model checksum", std::bit_cast<std::int64_t>(model->finish()));
                    checkpoint->finish();
                    // The state comes first: a model without a state would be taken for one whose state was deleted on
@@ -147,6 +154,7 @@ void CheckpointState::archive(Archive& a) {
   if (a.has("adjust/learning rate")) adjust.archive(a);
   if (a.loading() ? a.has("rate factor") : rate_factor != 1) a("rate factor", rate_factor);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
+  best.archive(a);
 }
 
 void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts, Communicator& comm,

@@ -12,6 +12,7 @@
 
 #include "train/adjust.h"
 #include "train/background_writer.h"
+#include "train/best_model.h"
 #include "train/model_file.h"
 #include "train/rank_state.h"
 #include "tutti/archive.h"
@@ -39,6 +40,7 @@ struct CheckpointState : Progress {
   StepMetrics interval_metrics;  // of the minibatches not reported yet
   AdjustState adjust;
   double rate_factor = 1;
+  BestModel best;
 
   void archive(Archive&);
 };
@@ -107,6 +109,7 @@ struct CheckpointFiles {
   bool keep_all = false;         // keepCheckPointFiles
   std::int64_t keep = 2;         // otherwise: number of newest states to keep
   std::int64_t keep_models = 0;  // number of newest models to keep; 0 = all
+  bool best = false;             // after an epoch: save the model also as the best one
 };
 
 // Copies all that is saved, and writes it later, in the background, or at once without a writer: the mid-epoch file

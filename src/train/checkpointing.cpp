@@ -18,6 +18,7 @@
 #include "train/file.h"
 #include "train/memory_blocks.h"
 #include "train/replica_check.h"
+#include "train/run_metrics.h"
 #include "train/whole_model.h"
 #include "tutti/log.h"
 
@@ -26,8 +27,8 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(),
-          t.adjust,   t.rate_factor};
+  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust, t.rate_factor,
+          t.best};
 }
 
 void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
@@ -77,6 +78,7 @@ constexpr int kMostFailures = 3;  // checkpoints in a row that may fail
 CheckpointFiles files_of(const Training& t) {
   CheckpointFiles files{t.model_path, t.sgd.max_epochs, t.sgd.keep_checkpoint_files};
   files.keep_models = t.sgd.faults.keep_checkpoints;
+  files.best = t.best.unsaved;
   if (files.keep_models > 0) files.keep = files.keep_models;
   if (t.sgd.auto_adjust) {  // may go back by so many epochs
     files.keep = std::max(files.keep, t.sgd.auto_adjust->interval);
@@ -118,9 +120,12 @@ void store(Training& t) {
   WholeModel model(*t.network, t.layer_ranks.get());
   model.gather();
   save_checkpoint(files_of(t), state_of(t), parts_of(t, model.view), *t.world, &t.checkpoint_writer);
+  t.best.unsaved = false;
+  const double seconds = seconds_since(start);
+  record_event(t, "checkpoint", seconds);
   if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
     log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s",
-                          t.progress.epoch + (within_epoch ? 1 : 0), seconds_since(start)));
+                          t.progress.epoch + (within_epoch ? 1 : 0), seconds));
 }
 
 // An archive of values by name.
@@ -201,8 +206,10 @@ void load(Training& t, const ResumePoint& point) {
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
   t.rate_factor = s.rate_factor;
+  t.best = s.best;
   if (has_cntk_state(point, *t.world)) forget_listed_settings(t);
   t.resumed = Resumed{point, s.interval_metrics};
+  rewind_metrics(t);
 }
 
 void log_finished(const Training& t, const ResumePoint& point) {
@@ -274,7 +281,9 @@ void roll_back(Training& t, std::int64_t epoch) {
   if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, t.progress.epoch, t.sgd.max_epochs);
   t.optimizer = t.run_optimizer->make();
   t.optimizer->bind(t.network->parameters());
+  const BestModel best = t.best;  // counts the epoch that is undone
   load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
+  t.best = best;
   start_method(t);
   restore_method(t);
 }

@@ -32,7 +32,7 @@ void WeightUpdate::on_reduced(std::span<const std::size_t> chunks, std::int64_t 
     held_.insert(held_.end(), chunks.begin(), chunks.end());
     held_columns_ = columns;
   } else if (updates_ && !skipped_ && columns > 0) {
-    const Stopwatch watch(seconds_);
+    const WorkTimer watch(seconds_, Work::update);
     begin(columns);
     chunks.size() == 1 ? optimizer_.update(chunks[0]) : optimizer_.update_all(chunks);
   }
@@ -46,7 +46,7 @@ Summed WeightUpdate::summed(std::int64_t columns) const {
 }
 
 void WeightUpdate::contribute(std::size_t chunk, std::int64_t columns, int ranks) {
-  const Stopwatch watch(seconds_);
+  const WorkTimer watch(seconds_, Work::update);
   begin(columns);
   optimizer_.contribute(chunk, ranks);
 }

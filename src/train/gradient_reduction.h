@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "tutti/parallel_method.h"
 
 namespace tutti {

@@ -296,7 +296,8 @@ void save_model(const std::string& path, const ModelView& m, bool replaces_descr
 
 bool replaces_description(const std::string& path, Communicator* comm, std::string_view kind) {
   std::uint8_t found = 0;
-  on_rank_0(comm, [&] { found = file_exists(path) && (cntk::is_model(path) || ContainerReader(path, kind).has(edited)); });
+  on_rank_0(comm,
+            [&] { found = file_exists(path) && (cntk::is_model(path) || ContainerReader(path, kind).has(edited)); });
   if (comm) comm->broadcast(0, writable_bytes(found));
   return found != 0;
 }

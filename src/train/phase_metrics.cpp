@@ -21,9 +21,28 @@ void PhaseMetrics::defer_if_possible() {
   if (mine && !deferred_) t_.network->defer_metrics(false);
 }
 
+PhaseMetrics::~PhaseMetrics() {
+  if (t_.timeline) t_.timeline->stop();
+}
+
 void PhaseMetrics::start_reading() {
+  if (t_.timeline && !phase_.settings.trial) t_.timeline->start(t_.progress.epoch, t_.progress.minibatches_in_epoch);
   minibatches_before_ = t_.progress.minibatches_in_epoch;
   steps_ = 0;
+}
+
+StepMetrics PhaseMetrics::forward_backward(const Batch& batch, GradientSink& gradients) {
+  StepMetrics metrics;
+  keep_statistics();
+  try {
+    metrics = t_.network->forward_backward(batch, gradients);
+  } catch (const DeferredNumericError& e) {
+    stop_at_nan(e);
+  } catch (const NumericError& e) {
+    metrics = bear_nan(batch, e.what(), gradients);
+  }
+  metrics.samples = batch.samples;
+  return metrics;
 }
 
 void PhaseMetrics::add(const Batch& batch, const StepMetrics& metrics) {
@@ -33,9 +52,12 @@ void PhaseMetrics::add(const Batch& batch, const StepMetrics& metrics) {
   const std::int64_t minibatches = number_of(batch.minibatch);
   const std::int64_t more_samples = samples - std::exchange(t_.progress.samples_in_epoch, samples);
   const std::int64_t more_minibatches = minibatches - std::exchange(t_.progress.minibatches_in_epoch, minibatches);
+  if (t_.timeline && !phase_.settings.trial) t_.timeline->end_step(minibatches);
   t_.report->add(metrics);
-  if (t_.report->line_due_within(more_minibatches)) finish_deferred();
-  t_.report->step(more_samples, more_minibatches);
+  const bool line_due = t_.report->line_due_within(more_minibatches);
+  if (line_due) finish_deferred();
+  if (line_due || t_.report->progress_due()) times_.update();
+  t_.report->step(more_samples, more_minibatches, t_.times);
 }
 
 void PhaseMetrics::finish_deferred() {
@@ -59,6 +81,7 @@ void PhaseMetrics::drain() {
     t_.progress.dropped_samples += skipper->dropped_samples_and_reset();
   t_.report->add_to_epoch(drained.of_others);
   t_.progress.epoch_metrics = t_.report->epoch_metrics();
+  if (t_.timeline) t_.timeline->flush();
 }
 
 void PhaseMetrics::agree_on_progress() {

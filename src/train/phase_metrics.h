@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "train/phase_times.h"
 #include "train/training.h"
 
 namespace tutti {
@@ -14,7 +15,10 @@ namespace tutti {
 class PhaseMetrics {
  public:
   // All arguments must outlive it.
-  PhaseMetrics(Training& t, const Phase& phase) : t_(t), phase_(phase) {}
+  PhaseMetrics(Training& t, const Phase& phase, PhaseTimes& times) : t_(t), phase_(phase), times_(times) {}
+  ~PhaseMetrics();
+  PhaseMetrics(const PhaseMetrics&) = delete;
+  PhaseMetrics& operator=(const PhaseMetrics&) = delete;
 
   void defer_if_possible();  // once, before the first step. Collective
   void start_reading();      // Batch::minibatch counts from the current minibatch of the epoch
@@ -25,27 +29,29 @@ class PhaseMetrics {
   // Ranks with work units are at different positions; the range ends at the foremost one. Collective.
   void agree_on_progress();
 
-  // With onNaN = skip, before a step: NaN in it would stay in running statistics, though its update is skipped.
-  void keep_statistics();
-  // The criterion of this rank is NaN. Returns its metrics if the run is to continue (nan_report.cpp).
-  StepMetrics bear_nan(const Batch&, const std::string& what, GradientSink&);
+  // Of the network, with the step metrics of this rank. A criterion that is NaN ends the run, or not, by onNaN.
+  StepMetrics forward_backward(const Batch&, GradientSink&);
   // Whether all ranks know by now that the run goes back (onNaN = rewind).
   bool rewinds_now() const;
   // After drain(): throws Rewind on all ranks if one of them has seen NaN. Collective.
   void rewind_if_needed() const;
   std::int64_t number_of(std::int64_t minibatch) const { return minibatches_before_ + minibatch + 1; }  // in the epoch
 
+ private:
+  // With onNaN = skip, before a step: NaN in it would stay in running statistics, though its update is skipped.
+  void keep_statistics();
+  // The criterion of this rank is NaN. Returns its metrics if the run is to continue (nan_report.cpp).
+  StepMetrics bear_nan(const Batch&, const std::string& what, GradientSink&);
   // End the run (nan_report.cpp).
   [[noreturn]] void stop_at_nan(std::int64_t minibatch, const std::string& what) const;
   [[noreturn]] void stop_at_nan(const DeferredNumericError&);
-
- private:
   OnNan on_nan() const;
   void restore_statistics();
   void check_sum(const StepMetrics&, std::int64_t minibatch);
 
   Training& t_;
   const Phase& phase_;
+  PhaseTimes& times_;
   bool deferred_ = false;
   std::int64_t minibatches_before_ = 0;  // in this epoch, before the reader started
   std::int64_t steps_ = 0;               // since then

@@ -20,6 +20,8 @@ namespace {
 
 bool shows_exponent(double v) { return fmt::sprintf("%.8g", v).find('e') != std::string::npos; }
 
+constexpr double kProgressSeconds = 0.5;  // between two progress lines
+
 std::string duration(double seconds) {
   const auto s = static_cast<std::int64_t>(std::llround(seconds));
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
@@ -80,7 +82,8 @@ void Report::begin_epoch(const EpochHeading& heading) {
   minibatch_ = interval_begin_ = 0;
   samples_here_ = samples_done_ = 0;
   epoch_ = since_ = no_metrics();
-  interval_start_ = epoch_start_ = progress_shown_ = Clock::now();
+  interval_times_ = {};
+  interval_start_ = epoch_start_ = Clock::now();
 }
 
 void Report::continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval) {
@@ -110,11 +113,12 @@ void Report::add(const StepMetrics& metrics) {
 
 void Report::add_to_epoch(const StepMetrics& metrics) { epoch_ += metrics; }
 
-void Report::step(std::int64_t samples, std::int64_t minibatches) {
+void Report::step(std::int64_t samples, std::int64_t minibatches, const EpochTimes& times) {
   const std::int64_t before = minibatch_;
   pass(samples, minibatches);
-  if (line_due_between(before, minibatch_)) interval_line();
-  progress_line();
+  const bool draws = progress_due();
+  if (line_due_between(before, minibatch_)) interval_line(times);
+  if (draws) progress_line(times);
 }
 
 void Report::pass(std::int64_t samples, std::int64_t minibatches) {
@@ -129,8 +133,9 @@ std::string Report::results(const StepMetrics& metrics) const {
 
 std::string Report::heading() const { return fmt::sprintf("Epoch[%2d of %d]", at_.epoch, at_.epochs); }
 
-void Report::interval_line() {
+void Report::interval_line(const EpochTimes& times) {
   const double seconds = seconds_since(interval_start_);
+  if (metrics_ && at_.prefix.empty()) record_interval(seconds, times);
   if (trace_level_ > 0) {
     std::string percent;
     if (at_.minibatches > 0) {
@@ -139,9 +144,9 @@ void Report::interval_line() {
       percent = fmt::sprintf(", %2.*f%%", digits,
                              100.0 * static_cast<double>(minibatch_) / static_cast<double>(at_.minibatches));
     }
-    log::line(fmt::sprintf("%s %s-Minibatch[%4d-%4d%s]: %stime = %.4fs; samplesPerSecond = %.1f", at_.prefix, heading(),
-                           interval_begin_ + 1, minibatch_, percent, results(since_), seconds,
-                           static_cast<double>(since_.samples) / std::max(seconds, 1e-9)));
+    log::values(fmt::sprintf("%s %s-Minibatch[%4d-%4d%s]: %stime = %.4fs; samplesPerSecond = %.1f", at_.prefix,
+                             heading(), interval_begin_ + 1, minibatch_, percent, results(since_), seconds,
+                             static_cast<double>(since_.samples) / std::max(seconds, 1e-9)));
   }
   if (progress_tracing_ && at_.minibatches > 0 && at_.prefix.empty()) {
     const double done =
@@ -151,29 +156,39 @@ void Report::interval_line() {
   }
   interval_begin_ = minibatch_;
   interval_start_ = Clock::now();
+  interval_times_ = times;
   since_ = no_metrics();
 }
 
-void Report::progress_line() {
-  if (seconds_since(progress_shown_) < 0.5) return;
+bool Report::progress_due() const {
+  return log::shows_progress() && seconds_since(progress_shown_) >= kProgressSeconds;
+}
+
+// "epoch 2/10  45%  ce = 0.56111070 * 40000  12345 samples/s  waits 3.2%  ETA 0:01:23", the results since the epoch
+// began. `waits`: the share of the time in which this rank waited for the exchange with others.
+void Report::progress_line(const EpochTimes& times) {
   progress_shown_ = Clock::now();
   const double rate = static_cast<double>(samples_here_) / std::max(seconds_since(epoch_start_), 1e-9);
   std::string text = fmt::format("epoch {}/{}", at_.epoch, at_.epochs);
-  std::string eta;
+  if (at_.samples > 0)
+    text += fmt::format("  {:.0f}%", 100.0 * static_cast<double>(samples_done_) / static_cast<double>(at_.samples));
+  if (epoch_.criterion_count > 0) text += "  " + format_result(names_[0], epoch_.criterion, epoch_.criterion_count);
+  text += fmt::format("  {:.0f} samples/s", rate);
+  if (times.exchange.exchanges > 0)
+    text += fmt::format("  waits {:.1f}%", 100 * times.exchange.wait / std::max(times.total, 1e-9));
   if (at_.samples > 0) {
-    text += fmt::format("  {:3.0f} %", 100.0 * static_cast<double>(samples_done_) / static_cast<double>(at_.samples));
     const std::int64_t left = at_.samples * (at_.epochs - at_.epoch + 1) - samples_done_;
-    eta = fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
+    text += fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
   }
-  log::progress(fmt::format("{}  {}  {:.0f} samples/s{}", text,
-                            format_result(names_[0], epoch_.criterion, epoch_.criterion_count), rate, eta));
+  log::progress(text);
 }
 
-void Report::end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds) {
+void Report::end_epoch(const EpochFigures& f) {
   log::progress("");
-  log::line(
+  last_training_ = format_results(names_, criterion_first(epoch_)), last_validation_.clear();
+  log::values(
       fmt::sprintf("Finished %s: [Training] %stotalSamplesSeen = %d; learningRatePerSample = %.8g; epochTime=%.6gs",
-                   heading(), results(epoch_), total_samples_seen, learning_rate_per_sample, seconds));
+                   heading(), results(epoch_), f.total_samples_seen, f.learning_rate, f.seconds));
   if (progress_tracing_) {
     log::result(
         fmt::sprintf("PROGRESS: %.2f%%", 100.0 * static_cast<double>(at_.epoch) / static_cast<double>(at_.epochs)));
@@ -191,7 +206,15 @@ void Report::end_trial(double learning_rate_per_sample, std::int64_t minibatch) 
 }
 
 void Report::validation(const std::vector<StepMetrics::Evaluation>& values) {
-  log::line(fmt::format("Finished {}: [Validate] {}", heading(), format_results(names_, values)));
+  last_validation_ = format_results(names_, values);
+  record_validation(values);
+  log::values(fmt::format("Finished {}: [Validate] {}", heading(), last_validation_));
+}
+
+std::string Report::result() const {
+  if (last_training_.empty()) return {};
+  return fmt::format("after {} of {} epochs: {}{}{}", at_.epoch, at_.epochs, last_training_,
+                     last_validation_.empty() ? "" : "; on the validation data: ", last_validation_);
 }
 
 void Report::times(const EpochTimes& t, int ranks) const {
@@ -202,11 +225,11 @@ void Report::times(const EpochTimes& t, int ranks) const {
   if (x.exchanges > 0)
     text += fmt::format(", encode {:.3f} s, wait for ranks {:.3f} s, decode {:.3f} s", x.encode, x.wait, x.decode);
   text += fmt::format(", update {:.3f} s, other {:.3f} s", t.update, std::max(rest, 0.0));
-  log::line(text);
+  log::values(text);
   if (x.values_sent > 0) {
     const double bits = 8.0 * static_cast<double>(x.bytes_sent) / static_cast<double>(x.values_sent);
-    log::line(fmt::format("Exchange of {}: {} sent by this rank of {}, {:.3f} bits per value, 1/{:.1f} of float32",
-                          heading(), bytes_text(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
+    log::values(fmt::format("Exchange of {}: {} sent by this rank of {}, {:.3f} bits per value, 1/{:.1f} of float32",
+                            heading(), bytes_text(static_cast<double>(x.bytes_sent)), ranks, bits, 32 / bits));
   }
   if (x.groups)
     log::line(fmt::format("Levels of {}: {} sent by this rank between groups, {} within them", heading(),

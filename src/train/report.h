@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -30,6 +31,7 @@ struct EpochHeading {
   std::int64_t minibatches = 0;        // estimated number per epoch; 0 = unknown, then no percentage
   std::int64_t samples = 0;            // estimated samples of the epoch, for the ETA; 0 = unknown
   std::string prefix = {};             // of interval lines: names the trial
+  std::int64_t position = 0;           // samples of the run before this epoch's first step here
 };
 
 // How this rank spent the time of an epoch.
@@ -39,17 +41,34 @@ struct EpochTimes {
   ExchangeStats exchange;
 };
 
+// The figures of an epoch beside its results.
+struct EpochFigures {
+  std::int64_t total_samples_seen = 0;
+  double learning_rate = 0, momentum = 0;  // per sample
+  std::int64_t minibatch = 0;
+  double seconds = 0;
+};
+// Named values with one number per rank.
+using ValuesByRank = std::vector<std::pair<std::string, std::vector<double>>>;
+
+class Metrics;
+struct MetricsRecord;
+
 class Report {
  public:
   Report(NodeResult criterion, std::vector<NodeResult> evaluations, std::int64_t interval, std::int64_t first,
          int trace_level, bool progress_tracing);
 
+  // Also writes every line there. Null: nowhere.
+  void write_to(Metrics* metrics) { metrics_ = metrics; }
   void begin_epoch(const EpochHeading&);
   // After begin_epoch, if the epoch is resumed in its middle: the sums so far.
   void continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval);
-  // One step of `samples` over all ranks. Prints the interval line when it is due. With a work queue, a step of this
-  // rank may advance the data by several `minibatches`, or by none.
-  void step(std::int64_t samples, std::int64_t minibatches = 1);
+  // One step of `samples` over all ranks. Prints the interval line and the progress line when they are due. With a work
+  // queue, a step of this rank may advance the data by several `minibatches`, or by none. `times` of the epoch need to
+  // be up to date only if a line is due.
+  void step(std::int64_t samples, std::int64_t minibatches, const EpochTimes& times);
+  bool progress_due() const;
   // Whether the line would be due after that many more.
   bool line_due_within(std::int64_t minibatches) const {
     return line_due_between(minibatch_, minibatch_ + minibatches);
@@ -62,21 +81,29 @@ class Report {
   const StepMetrics& epoch_metrics() const { return epoch_; }     // the sums since the epoch began
   const StepMetrics& interval_metrics() const { return since_; }  // and since the last interval line
   // "Finished Epoch[ 1 of 4]: [Training] ..."
-  void end_epoch(std::int64_t total_samples_seen, double learning_rate_per_sample, double seconds);
+  void end_epoch(const EpochFigures&);
   // " Finished Mini-Epoch[1]: ..."
   void end_trial(double learning_rate_per_sample, std::int64_t minibatch);
   void validation(const std::vector<StepMetrics::Evaluation>& criterion_then_evaluations);
   void times(const EpochTimes&, int ranks) const;
+  void record_epoch(const EpochFigures&, const ValuesByRank&) const;  // for write_to()
+  // The result of the last epoch, in the words of its lines; "" before the first.
+  std::string result() const;
   std::int64_t minibatches() const { return minibatch_; }
 
  private:
   bool line_due(std::int64_t minibatch) const;
   bool line_due_between(std::int64_t before, std::int64_t now) const;
   StepMetrics no_metrics() const;
-  void interval_line();
-  void progress_line();
+  void interval_line(const EpochTimes&);
+  void progress_line(const EpochTimes&);
   std::string results(const StepMetrics&) const;
   std::string heading() const;
+  // report_records.cpp
+  std::int64_t position() const;
+  MetricsRecord record(const char* event, const std::vector<StepMetrics::Evaluation>&) const;
+  void record_interval(double seconds, const EpochTimes&);
+  void record_validation(const std::vector<StepMetrics::Evaluation>&) const;
 
   std::vector<NodeResult> names_;  // the criterion, then the evaluations
   std::int64_t interval_, first_;
@@ -88,6 +115,9 @@ class Report {
   // Samples over all ranks: since begin_epoch (for the rate of the progress line), and of the epoch.
   std::int64_t samples_here_ = 0, samples_done_ = 0;
   StepMetrics epoch_, since_;
+  EpochTimes interval_times_;  // when the current interval began
+  Metrics* metrics_ = nullptr;
+  std::string last_training_, last_validation_;
   Clock::time_point interval_start_, epoch_start_, progress_shown_;
 };
 

@@ -113,7 +113,13 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("numMBsToShowResult", num_mbs_to_show_result, "minibatches between two result lines; 0 = none");
   f("firstMBsToShowResult", first_mbs_to_show_result, "also report each of the first n minibatches");
   f("traceLevel", trace_level, "verbosity of the log");
+  f.block("metrics", metrics, "files with the values of the log, for programs");
+  f("timeline", timeline, "file for a trace of what every rank did when, for Perfetto or chrome://tracing");
+  f("timelineSteps", timeline_steps, "minibatches of each epoch, from its first, that the timeline records; 0 = all");
   f("keepCheckPointFiles", keep_checkpoint_files, "keep the .ckp file of every epoch");
+  f("keepBest", keep_best,
+    "also keep the best model so far as modelPath.best, by the criterion on the validation data");
+  f("patience", patience, "training ends after so many epochs without improvement; 0 = never");
   f("checkpointEverySamples", checkpoint_every_samples, "also save within epochs; 0 = only after epochs");
   f("trainCriterionNodeName", train_criterion_node, "default: the first criterion of the network");
   f("evalCriterionNodeName", eval_criterion_node, "default: all evaluation nodes");
@@ -186,6 +192,10 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("numMBsToShowResult", num_mbs_to_show_result, 0);
   at_least("firstMBsToShowResult", first_mbs_to_show_result, 0);
   at_least("checkpointEverySamples", checkpoint_every_samples, 0);
+  at_least("patience", patience, 0);
+  at_least("timelineSteps", timeline_steps, 0);
+  if (timeline.empty() && f.given("timelineSteps"))
+    f.problem("timelineSteps", "timelineSteps has no effect without timeline", "add timeline = trace.json");
   at_least("maxSamplesInRAM", max_samples_in_ram, 0);
   at_least("numSubminibatches", num_subminibatches, 1);
   require(f, all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }), "dropoutRate", "must lie in [0, 1)");

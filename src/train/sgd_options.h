@@ -14,6 +14,7 @@
 #include "parallel/hybrid/options.h"
 #include "parallel/options.h"
 #include "train/fault_options.h"
+#include "train/metrics/options.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -55,6 +56,8 @@ struct SgdOptions {
   std::string model_path;
   std::int64_t trace_level = 0;
   bool keep_checkpoint_files = false;
+  bool keep_best = false;
+  std::int64_t patience = 0;                  // epochs; 0 = no end
   std::int64_t checkpoint_every_samples = 0;  // 0 = only after epochs
   std::string train_criterion_node, eval_criterion_node;
   std::int64_t max_samples_in_ram = 0, num_subminibatches = 1;  // 0 = no limit
@@ -64,6 +67,9 @@ struct SgdOptions {
   std::optional<ModelParallelOptions> model_parallel;
   bool shard_optimizer = false;
   FaultOptions faults;
+  MetricsOptions metrics;
+  std::string timeline;  // a file; "" = none
+  std::int64_t timeline_steps = 100;
   bool gradient_check = false, truncated = false;
   std::vector<std::string> trace_real, trace_category, trace_sparse;  // nodes printed in every minibatch
   std::int64_t significant_digits = 6;

@@ -7,6 +7,7 @@
 #include "train/checkpointing.h"
 #include "train/gradient_reduction.h"
 #include "train/phase_metrics.h"
+#include "train/phase_times.h"
 #include "train/replica_check.h"
 
 namespace tutti {
@@ -22,7 +23,8 @@ struct Loop {
         update(*t.optimizer, *method.weights, {p.settings.learning_rate, p.settings.momentum_per_sample},
                p.settings.learning_rate > 0.01 * t.sgd.min_learning_rate_per_sample),
         reduction(t, method, update),
-        metrics(t, phase) {
+        times(t, running, update),
+        metrics(t, phase, times) {
     t.network->forget_states();
     t.network->scale_gradients(t.grad_scaler.value());
     t.network->bind(t.reader->streams());  // validation may have bound another reader's
@@ -42,7 +44,7 @@ struct Loop {
   const Batch* read() {
     if (!phase.plan.work_queue && t.progress.samples_in_epoch >= phase.until) return nullptr;
     const Doing doing("reads the next minibatch");
-    const Stopwatch watch(t.times.read);
+    const WorkTimer watch(t.times.read, Work::read);
     return t.reader->next();
   }
 
@@ -64,15 +66,11 @@ struct Loop {
     return change.dropped;
   }
 
-  void finish(Clock::time_point start_of_phase) {
+  void finish() {
     const auto start = Clock::now();
     update.apply(method.weights->end_epoch());
-    ExchangeStats exchange = running.exchange_stats_and_reset();
-    exchange += t.network->exchange_stats_and_reset();
-    t.times.exchange += exchange;
-    t.times.update += update.seconds();
-    t.times.network += seconds_since(start) - update.seconds() - exchange.encode - exchange.wait - exchange.decode;
-    t.times.total += seconds_since(start_of_phase);
+    t.times.network += seconds_since(start);
+    times.update();
   }
 
   Training& t;
@@ -81,6 +79,7 @@ struct Loop {
   ParallelMethod& method;
   WeightUpdate update;
   GradientReduction reduction;
+  PhaseTimes times;
   PhaseMetrics metrics;
 };
 
@@ -94,15 +93,7 @@ void step(Loop& loop, const Batch& batch) {
     const StepInfo info = loop.running.step_info(
         {batch.samples, batch.columns, batch.global_samples, batch.global_columns}, loop.update.rates());
     GradientSink& gradients = loop.reduction.begin_step(info);
-    loop.metrics.keep_statistics();
-    try {
-      metrics = t.network->forward_backward(batch, gradients);
-    } catch (const DeferredNumericError& e) {
-      loop.metrics.stop_at_nan(e);
-    } catch (const NumericError& e) {
-      metrics = loop.metrics.bear_nan(batch, e.what(), gradients);
-    }
-    metrics.samples = batch.samples;
+    metrics = loop.metrics.forward_backward(batch, gradients);
     loop.reduction.end_backward();
     loop.running.metrics.begin(metrics);
     loop.reduction.finish_step();
@@ -128,7 +119,6 @@ void drain(Loop& loop) {
 // With a work queue, a checkpoint needs all ranks at one position, so units are handed out only up to the next
 // checkpoint.
 void run_phase(Training& t, const Phase& phase) {
-  const auto start = Clock::now();
   Loop loop(t, phase);
   const bool queue = phase.plan.work_queue != nullptr, saves = !phase.settings.trial;
   bool stops = false;
@@ -152,7 +142,7 @@ void run_phase(Training& t, const Phase& phase) {
     if (queue && saves && checkpoint_due(t, done)) checkpoint(t);
     more = queue && end < phase.until && done > 0;
   }
-  loop.finish(start);
+  loop.finish();
 }
 
 }  // namespace tutti

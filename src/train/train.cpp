@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/activity.h"
+#include "base/memory.h"
 #include "base/stop_request.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
+#include "train/run_metrics.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -61,6 +64,19 @@ void announce_parameters(const Training& t) {
   log::line("");
 }
 
+// What is allocated when everything has started. Collective.
+void announce_memory(const Training& t) {
+  const auto mine = static_cast<double>(allocated_memory());
+  double all = mine;
+  t.world->all_reduce_sum(std::span(&all, 1));
+  std::string line = fmt::format("Memory: {} for weights, gradients, optimizer, exchange and the values of a minibatch",
+                                 bytes_text(mine));
+  if (t.world->size() > 1)
+    line += fmt::format(" on this rank, {} on the {} ranks together", bytes_text(all), t.world->size());
+  if (!is_host(t.network->parameters().weights.memory())) line += " (of the hosts; without GPU memory)";
+  log::line(line);
+}
+
 void announce_epoch(const Training& t, const EpochSettings& settings) {
   if (t.trace_level <= 0) return;
   const auto at = static_cast<std::size_t>(t.progress.epoch);
@@ -99,6 +115,7 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
 
 void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
+  heading.position = t.progress.epoch * t.samples_per_epoch + t.progress.samples_in_epoch;
   // Percentages as CNTK prints them: from the second epoch on if epochSize is not given.
   if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
     heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
@@ -137,15 +154,17 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
                parallel ? run.until : std::min(from, run.until)};
 }
 
-// The value that decides on rates: the criterion or the first evaluation, on the validation data if there are any.
-double control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
+// What decides on rates and on the end: the criterion or the first evaluation, on the validation data if there are any.
+ControlCriterion control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
   const StepMetrics& training = t.report->epoch_metrics();
   StepMetrics::Evaluation value{training.criterion, training.criterion_count};
-  if (o.use_eval_criterion && !training.evaluations.empty()) value = training.evaluations[0];
-  if (o.use_cv_set && !validation.empty())
-    value = o.use_eval_criterion && validation.size() > 1 ? validation[1] : validation[0];
-  return value.sum / value.count;
+  const bool evaluation = o.use_eval_criterion && !training.evaluations.empty();
+  const bool validates = o.use_cv_set && !validation.empty();
+  if (evaluation) value = training.evaluations[0];
+  if (validates) value = validation[evaluation ? 1 : 0];
+  return {value.sum / value.count, (evaluation ? t.network->evaluations()[0] : t.network->criterion()).name +
+                                       (validates ? " on the validation data" : "")};
 }
 
 bool rate_is_too_small(Training& t, double rate) {
@@ -176,9 +195,13 @@ std::optional<EpochRun> start_epoch(Training& t) {
 void report_epoch(Training& t, const EpochRun& run) {
   warn_of_damaged_data(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
-  t.report->end_epoch(t.progress.total_samples_seen, run.settings.learning_rate, seconds_since(run.start));
+  const EpochSettings& s = run.settings;
+  const EpochFigures figures{t.progress.total_samples_seen, s.learning_rate, s.momentum_per_sample, s.minibatch,
+                             seconds_since(run.start)};
+  t.report->end_epoch(figures);
   const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
+  if (t.sgd.metrics.any()) t.report->record_epoch(figures, times_by_rank(*t.world, t.times));
   warn_if_diverged(t);
   judge_exchange(t, run.settings.minibatch);
 }
@@ -187,8 +210,10 @@ void report_epoch(Training& t, const EpochRun& run) {
 bool finish_epoch(Training& t, const EpochRun& run) {
   report_epoch(t, run);
   const auto validation = validate(t, run.settings.minibatch);
-  const Verdict verdict = judge_epoch(t, control_criterion(t, validation), run.settings);
-  if (verdict == Verdict::finished) {
+  const ControlCriterion control = control_criterion(t, validation);
+  const bool ends = judge_patience(t, control);
+  const Verdict verdict = judge_epoch(t, control.value, run.settings);
+  if (ends || verdict == Verdict::finished) {
     save_final_model(t);
     log::line("Finished training and saved final model");
     return false;
@@ -208,6 +233,7 @@ bool prepare(Training& t) {
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
   if (start == Start::finished) return false;
+  begin_metrics(t, start == Start::fresh);
   if (t.warm_start.parallel_throughout(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
     log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);
@@ -218,6 +244,9 @@ bool prepare(Training& t) {
   if (start == Start::fresh) save_initial_model(t);
   start_method(t);
   if (start == Start::resumed) restore_method(t);
+  announce_memory(t);
+  if (!t.sgd.timeline.empty())
+    t.timeline = std::make_unique<TimelineWriter>(*t.world, t.sgd.timeline, t.sgd.timeline_steps);
   advise(t);
   return true;
 }
@@ -253,8 +282,26 @@ void run_epochs(Training& t) {
 
 }  // namespace
 
+namespace {
+
+// What came out, and where it lies.
+void summarize(const Training& t, double seconds) {
+  if (const std::string result = t.report->result(); !result.empty())
+    log::summary(fmt::format("Result: {}; {:.1f} s", result, seconds));
+  log::summary(fmt::format("Model:  {}", std::filesystem::absolute(t.model_path).lexically_normal().string()));
+  if (t.sgd.keep_best && t.best.epoch > 0)
+    log::summary(fmt::format("Best:   {}, of epoch {}",
+                             std::filesystem::absolute(best_model_name(t.model_path)).lexically_normal().string(),
+                             t.best.epoch));
+  if (const std::string path = log::path(); !path.empty())
+    log::summary(fmt::format("Log:    {}", std::filesystem::absolute(path).lexically_normal().string()));
+}
+
+}  // namespace
+
 void train(Training& t) {
   const StopSignals signals;
+  const auto start = Clock::now();
   apply(t.sgd.faults);
   if (!prepare(t)) return;
   const TrainingTime time;
@@ -262,6 +309,8 @@ void train(Training& t) {
   prepare_checkpoints(t);
   run_epochs(t);
   finish_checkpoints(t);
+  record_event(t, "end", seconds_since(start));
+  summarize(t, seconds_since(start));
 }
 
 }  // namespace tutti

@@ -16,8 +16,10 @@
 #include "train/checkpoint.h"
 #include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
+#include "train/metrics/metrics.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
+#include "train/timeline_writer.h"
 #include "tutti/communicator.h"
 #include "tutti/network.h"
 #include "tutti/optimizer.h"
@@ -33,7 +35,8 @@ struct Resumed {
 
 struct Training {
   Communicator* world = nullptr;
-  std::string command;  // the block's name, for messages
+  std::string command;                    // the block's name, for messages
+  std::string settings, given_options;    // as printed at start, and the SGD block as it was given
   std::string model_path;
   bool make_mode = true;
   int trace_level = 0;
@@ -52,11 +55,14 @@ struct Training {
   WarmStart warm_start;
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;
-  std::string method_name;  // the state of one method must not be loaded by another
+  std::string method_name;                   // the state of one method must not be loaded by another
+  std::unique_ptr<Metrics> metrics;          // of rank 0, with SGD.metrics
+  std::unique_ptr<TimelineWriter> timeline;  // with SGD.timeline
   std::unique_ptr<Report> report;
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was resumed
   AdjustState adjust;
+  BestModel best;
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;

@@ -148,8 +148,10 @@ class RecurrentTest(support.TrainerTest):
         data = support.data_or_skip('atis')
         self.run_trainer([f'configFile={support.SOURCE}/samples/atis/atis.cntk', f'DataDir={data}', f'OutputDir={self.directory}', 'makeMode=false',
                           'Train=[SGD=[maxEpochs=1;epochSize=6000]]'], 1)
-        final = support.final_results((self.directory / 'atis.log').read_text(encoding='utf-8'))
+        text = (self.directory / 'atis.log').read_text(encoding='utf-8')
+        final = support.final_results(text)
         self.assertEqual(final['errs'][1], 10984)
+        self.assertRegex(text, r'Final Results: .*; perplexity = ')
         self.assertLess(final['errs'][0], 0.2)
 
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "graph/kernels/makers.h"
 #include "graph/rank_transfers.h"
 #include "tutti/placement.h"
@@ -210,9 +210,8 @@ class RankKernel : public Kernel {
     wait(run);
   }
   void wait(Run& run) const {
-    const auto start = Clock::now();
+    const WorkTimer waiting(run.exchanged.wait, Work::wait);
     transfers_.wait();
-    run.exchanged.wait += seconds_since(start);
   }
   void start(Run& run) const {
     transfers_.start(*run.ranks, tag_, blocks_);

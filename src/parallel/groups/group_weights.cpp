@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "parallel/groups/level_archive.h"
 #include "parallel/state_archive.h"
 
@@ -61,7 +61,7 @@ WeightChange GroupWeights::exchange_outside(const Act& act) {
   WeightChange change;
   if (levels_.outer) change = act(*levels_.outer);
   if (!broadcasts()) return change;
-  const Stopwatch watch(broadcasting_);
+  const WorkTimer watch(broadcasting_, Work::wait);
   SleepingBroadcast::Words words{change.weights_changed, change.reset_momentum};
   tell(words);
   change.weights_changed = words[0] != 0, change.reset_momentum = words[1] != 0;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 
 namespace tutti {
 namespace {
@@ -22,18 +22,21 @@ void GatherWeights::start(Parameters& p) {
   };
   for (int q = 0; q < ranks_.size(); ++q) {
     if (q == ranks_.rank()) continue;
-    if (const auto theirs = range(q); !theirs.empty()) transfers_.push_back(ranks_.plan_receive(q, weights_tag, theirs));
-    if (const auto mine = range(ranks_.rank()); !mine.empty()) transfers_.push_back(ranks_.plan_send(q, weights_tag, mine));
+    if (const auto theirs = range(q); !theirs.empty())
+      transfers_.push_back(ranks_.plan_receive(q, weights_tag, theirs));
+    if (const auto mine = range(ranks_.rank()); !mine.empty())
+      transfers_.push_back(ranks_.plan_send(q, weights_tag, mine));
   }
 }
 
 WeightChange GatherWeights::after_update(const StepInfo& step) {
   if (step.rates.learning_rate == 0) return {};
-  const auto start = Clock::now();
-  parameters_->weights.memory().synchronize();
-  for (const auto& t : transfers_) t->start();
-  for (const auto& t : transfers_) t->wait();
-  stats_.wait += seconds_since(start);
+  {
+    const WorkTimer waiting(stats_.wait, Work::wait);
+    parameters_->weights.memory().synchronize();
+    for (const auto& t : transfers_) t->start();
+    for (const auto& t : transfers_) t->wait();
+  }
   const auto me = static_cast<std::size_t>(ranks_.rank());
   const auto sent = static_cast<std::int64_t>((bounds_[me + 1] - bounds_[me]) * (bounds_.size() - 2));
   stats_.values_sent += sent, stats_.bytes_sent += sent * static_cast<std::int64_t>(sizeof(float));

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/timeline.h"
 #include "parallel/local_gradients.h"
 #include "parallel/residual.h"
 #include "tutti/error.h"
@@ -120,6 +121,7 @@ WeightChange BlockExchange::end_epoch() {
 BlockSamples BlockExchange::count_samples() {
   BlockSamples n{since_.mine, 0};
   if (comm_.size() == 1) return {since_.mine, since_.mine};
+  const TimelineSpan waiting(Work::wait);
   comm_.all_gather(std::as_bytes(std::span(&n.mine, 1)), std::as_writable_bytes(std::span(counts_)));
   for (const std::int64_t c : counts_) n.all += c;
   return n;

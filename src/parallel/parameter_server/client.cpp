@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "parallel/local_gradients.h"
 #include "parallel/parameter_server/shard_optimizer.h"
 #include "parallel/residual.h"
@@ -255,7 +255,7 @@ bool ServerClient::admit(PushHead& head) {
 }
 
 AdmissionResponse ServerClient::request_admission(const AdmissionRequest& request) {
-  const Stopwatch watch(stats_.wait);
+  const WorkTimer watch(stats_.wait, Work::wait);
   std::memcpy(server_->message(admission_number_).data(), &request, sizeof request);
   server_->request(admission_number_, sizeof(AdmissionResponse));
   AdmissionResponse response;
@@ -264,22 +264,23 @@ AdmissionResponse ServerClient::request_admission(const AdmissionRequest& reques
 }
 
 void ServerClient::push(std::size_t shard, const PushHead& head, const float* gradients) {
-  const auto start = Clock::now();
-  std::byte* out = server_->message(handlers_[shard]).data();
-  std::memcpy(out, &head, sizeof head);
-  out += kHeadBytes;
-  if (head.pushes)
-    for (const ServerShardRun& run : plans_[shard].runs) {
-      worker_->write(run, head, factor_, gradients, out);
-      out += codec_->bytes(run.rows, run.columns);
-    }
-  stats_.encode += seconds_since(start);
+  {
+    const WorkTimer encoding(stats_.encode, Work::encode);
+    std::byte* out = server_->message(handlers_[shard]).data();
+    std::memcpy(out, &head, sizeof head);
+    out += kHeadBytes;
+    if (head.pushes)
+      for (const ServerShardRun& run : plans_[shard].runs) {
+        worker_->write(run, head, factor_, gradients, out);
+        out += codec_->bytes(run.rows, run.columns);
+      }
+  }
   pending_->request(handlers_[shard], head.fetches ? plans_[shard].bytes(*codec_) : kHeadBytes);
   count_bytes(shard);
 }
 
 std::span<const std::byte> ServerClient::wait_for(std::size_t shard, bool counts) {
-  const Stopwatch watch(stats_.wait);
+  const WorkTimer watch(stats_.wait, Work::wait);
   const auto bytes = pending_->wait(handlers_[shard]);
   ResponseHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
@@ -290,7 +291,7 @@ std::span<const std::byte> ServerClient::wait_for(std::size_t shard, bool counts
 void ServerClient::take(std::size_t shard, const PushHead& head) {
   const std::byte* in = wait_for(shard, head.pushes).data();
   if (!head.fetches) return;
-  const Stopwatch watch(stats_.decode);
+  const WorkTimer watch(stats_.decode, Work::decode);
   for (const ServerShardRun& run : plans_[shard].runs) {
     worker_->take(run, in);
     in += codec_->bytes(run.rows, run.columns);
@@ -300,15 +301,16 @@ void ServerClient::take(std::size_t shard, const PushHead& head) {
 // Pipelined: takes the response of the previous push and pushes again.
 void ServerClient::turn(std::size_t shard, const PushHead& head, const float* gradients) {
   const std::byte* in = in_flight_ ? wait_for(shard, true).data() : nullptr;
-  const auto start = Clock::now();
-  std::byte* out = server_->message(handlers_[shard]).data();
-  std::memcpy(out, &head, sizeof head);
-  std::size_t at = kHeadBytes;
-  for (const ServerShardRun& run : plans_[shard].runs) {
-    worker_->turn(run, head, factor_, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
-    at += codec_->bytes(run.rows, run.columns);
+  {
+    const WorkTimer encoding(stats_.encode, Work::encode);
+    std::byte* out = server_->message(handlers_[shard]).data();
+    std::memcpy(out, &head, sizeof head);
+    std::size_t at = kHeadBytes;
+    for (const ServerShardRun& run : plans_[shard].runs) {
+      worker_->turn(run, head, factor_, gradients, in ? in + (at - kHeadBytes) : nullptr, out + at);
+      at += codec_->bytes(run.rows, run.columns);
+    }
   }
-  stats_.encode += seconds_since(start);
   pending_->request(handlers_[shard], plans_[shard].bytes(*codec_));
   count_bytes(shard);
 }
@@ -342,7 +344,7 @@ void ServerClient::finish_pushes() {
 }
 
 void ServerClient::share_weights() {
-  const Stopwatch watch(stats_.wait);
+  const WorkTimer watch(stats_.wait, Work::wait);
   synchronize();
   server_->exclusively([&] {
     for (const ServerShard* shard : shards_)

@@ -8,16 +8,17 @@
 #include <chrono>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/timeline.h"
 #include "parallel/residual.h"
 #include "tutti/log.h"
 
 namespace tutti {
 namespace {
 
-// Seconds since `from`, which is set to now.
-double lap(Clock::time_point& from) {
+// Seconds since `from`, which is set to now, for this work.
+double lap(Clock::time_point& from, Work work) {
   const auto now = Clock::now();
+  if (Timeline* to = detail::recorded_thread) to->add(work, from, now);
   return std::chrono::duration<double>(now - std::exchange(from, now)).count();
 }
 
@@ -125,18 +126,18 @@ void ElasticClient::exchange() {
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const std::size_t bytes = elastic_bytes(plans_[i], *codec_);
     worker_->write(plans_[i], weights, server_->message(numbers_[i]).data());
-    stats_.encode += lap(at);
+    stats_.encode += lap(at, Work::encode);
     pending_->request(numbers_[i], bytes);
-    stats_.wait += lap(at);
+    stats_.wait += lap(at, Work::wait);
     if (handlers_[i]) continue;
     stats_.bytes_sent += static_cast<std::int64_t>(bytes);
     stats_.values_sent += static_cast<std::int64_t>(plans_[i].values);
   }
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const auto response = pending_->wait(numbers_[i]);
-    stats_.wait += lap(at);
+    stats_.wait += lap(at, Work::wait);
     worker_->take(plans_[i], response.data(), weights);
-    stats_.decode += lap(at);
+    stats_.decode += lap(at, Work::decode);
   }
   ++stats_.exchanges;
   steps_ = 0;

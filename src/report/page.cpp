@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "base/memory.h"
+#include "report/chart.h"
+#include "report/style.h"
+
+namespace tutti::report {
+namespace {
+
+constexpr int kColors = 8;  // of the style sheet
+
+int color_of(std::size_t i) { return static_cast<int>(i % kColors); }
+
+// Chart and legend in a box of their own; "" for a chart without points.
+std::string card(const Chart& chart) {
+  const std::string svg = to_svg(chart);
+  if (svg.empty()) return {};
+  std::string legend;
+  for (const Line& line : chart.lines)
+    if (!line.points.empty() && line.style != Line::Style::faint)
+      legend += fmt::format("<span class='key'><i class='swatch c{}{}'></i>{}</span> ", line.color,
+                            line.style == Line::Style::dashed ? " dashed" : "", html_text(line.name));
+  return fmt::format("<figure><figcaption>{}{}</figcaption>{}<div class='legend'>{}</div></figure>\n",
+                     html_text(chart.title), chart.unit.empty() ? "" : " <small>" + html_text(chart.unit) + "</small>",
+                     svg, legend);
+}
+
+// Every result that a run has, the criterion first.
+std::vector<std::string> result_names(const std::vector<RunData>& runs) {
+  std::vector<std::string> names;
+  for (const RunData& run : runs)
+    for (const Result& r : run.results)
+      if (std::find(names.begin(), names.end(), r.name) == names.end()) names.push_back(r.name);
+  return names;
+}
+
+std::string result_cards(const std::vector<RunData>& runs) {
+  std::string cards;
+  const bool single = runs.size() == 1;
+  for (const auto& name : result_names(runs)) {
+    Chart chart{name, "", {}};
+    for (std::size_t r = 0; r < runs.size(); ++r)
+      for (const Result& result : runs[r].results) {
+        if (result.name != name) continue;
+        if (result.percent) chart.unit = "%";
+        const std::string lead = single ? "" : runs[r].name + ", ";
+        chart.lines.push_back({lead + "minibatches", color_of(r), Line::Style::faint, false, result.steps});
+        chart.lines.push_back({lead + "training", color_of(r), Line::Style::plain, true, result.epochs});
+        chart.lines.push_back(
+            {lead + "validation", color_of(single ? 1 : r), Line::Style::dashed, true, result.validation});
+      }
+    cards += card(chart);
+  }
+  return cards;
+}
+
+// A line per run, of all ranks together.
+std::string run_card(const std::vector<RunData>& runs, const std::string& title, const std::string& unit,
+                     bool from_zero, const std::function<Points(const RunData&)>& points) {
+  Chart chart{title, unit, {}, from_zero};
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    chart.lines.push_back({runs[r].name, color_of(r), Line::Style::plain, true, points(runs[r])});
+  return card(chart);
+}
+
+Points scaled(Points points, double by) {
+  for (auto& [x, y] : points) y *= by;
+  return points;
+}
+
+// A line per rank: in the colour of its run, or in one of its own where there is a single run.
+std::string rank_card(const std::vector<RunData>& runs, const std::string& title, Points RankData::*points) {
+  Chart chart{title, "% of the time", {}, true};
+  const bool single = runs.size() == 1;
+  for (std::size_t r = 0; r < runs.size(); ++r)
+    for (std::size_t rank = 0; rank < runs[r].ranks.size(); ++rank)
+      chart.lines.push_back({single ? fmt::format("rank {}", rank) : fmt::format("{}, rank {}", runs[r].name, rank),
+                             color_of(single ? rank : r), Line::Style::plain, true,
+                             scaled(runs[r].ranks[rank].*points, 100)});
+  return card(chart);
+}
+
+Points summed_bytes(const RunData& run) {
+  Points sum;
+  for (const RankData& rank : run.ranks)
+    for (const auto& [x, bytes] : rank.bytes_sent) {
+      const double at = x;
+      const auto found = std::find_if(sum.begin(), sum.end(), [&](const auto& p) { return p.first == at; });
+      found == sum.end() ? void(sum.emplace_back(x, bytes / 1e6)) : void(found->second += bytes / 1e6);
+    }
+  return sum;
+}
+
+double mean(const Points& points) {
+  return points.empty() ? 0 : std::accumulate(points.begin(), points.end(), 0.0, [](double sum, const auto& p) {
+                                return sum + p.second;
+                              }) / static_cast<double>(points.size());
+}
+
+double mean_over_ranks(const RunData& run, Points RankData::*points) {
+  double sum = 0;
+  for (const RankData& r : run.ranks) sum += mean(r.*points);
+  return run.ranks.empty() ? 0 : sum / static_cast<double>(run.ranks.size());
+}
+
+std::string value_text(const Result& r, double value) {
+  return r.percent ? fmt::format("{:.3f}%", value) : fmt::format("{:.5g}", value);
+}
+
+// "0.123 (best 0.120 in epoch 7)"
+std::string last_and_best(const Result& r, const Points& points) {
+  if (points.empty()) return "–";
+  const auto best =
+      std::min_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::string text = value_text(r, points.back().second);
+  if (best->second < points.back().second)
+    text += fmt::format(" <small>best {} in epoch {:.0f}</small>", value_text(r, best->second), best->first);
+  return text;
+}
+
+std::string summary(const std::vector<RunData>& runs) {
+  std::string head = "<th>run</th><th>epochs</th>";
+  const auto names = result_names(runs);
+  for (const auto& name : names) head += fmt::format("<th>{}</th><th>validation</th>", html_text(name));
+  head += "<th>time</th><th>samples/s</th><th>ranks</th><th>computing</th><th>waiting for ranks</th><th>sent</th>";
+  std::string rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunData& run = runs[i];
+    const std::size_t done = run.results.empty() ? 0 : run.results[0].epochs.size();
+    rows += fmt::format("<tr><td><i class='swatch c{}'></i> {}{}</td><td>{} of {}</td>", color_of(i),
+                        html_text(run.name), run.finished ? "" : " <small>not finished</small>", done, run.epochs);
+    for (const auto& name : names) {
+      const auto r =
+          std::find_if(run.results.begin(), run.results.end(), [&](const Result& x) { return x.name == name; });
+      rows += r == run.results.end() ? std::string("<td>–</td><td>–</td>")
+                                     : fmt::format("<td>{}</td><td>{}</td>", last_and_best(*r, r->epochs),
+                                                   last_and_best(*r, r->validation));
+    }
+    const Points bytes = summed_bytes(run);
+    rows += fmt::format("<td>{:.1f} s</td><td>{}</td><td>{}</td><td>{:.1f}%</td><td>{:.1f}%</td><td>{}</td></tr>\n",
+                        run.seconds, run.seconds > 0 ? short_number(run.samples_seen / run.seconds) : "–",
+                        std::max<std::size_t>(run.ranks.size(), 1), 100 * mean_over_ranks(run, &RankData::compute),
+                        100 * mean_over_ranks(run, &RankData::wait),
+                        bytes_text(1e6 * mean(bytes) * static_cast<double>(bytes.size())));
+  }
+  return fmt::format("<div class='wide'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head,
+                     rows);
+}
+
+// What each rank did with its time, over all epochs.
+std::string rank_table(const std::vector<RunData>& runs) {
+  std::string rows;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (std::size_t rank = 0; rank < runs[i].ranks.size(); ++rank) {
+      const RankData& d = runs[i].ranks[rank];
+      rows += fmt::format("<tr><td><i class='swatch c{}'></i> {}</td><td>{}</td>", color_of(i), html_text(runs[i].name),
+                          rank);
+      for (const Points* share : {&d.compute, &d.wait, &d.convert, &d.read})
+        rows += fmt::format("<td>{:.1f}%</td>", 100 * mean(*share));
+      rows +=
+          fmt::format("<td>{}</td></tr>\n", bytes_text(mean(d.bytes_sent) * static_cast<double>(d.bytes_sent.size())));
+    }
+  if (rows.empty()) return {};
+  return "<h2>Ranks</h2>\n<div class='wide'><table><thead><tr><th>run</th><th>rank</th><th>computing</th><th>waiting "
+         "for "
+         "ranks</th><th>encode, decode</th><th>waiting for data</th><th>sent</th></tr></thead><tbody>\n" +
+         rows + "</tbody></table></div>\n";
+}
+
+std::string setting_of(const RunData& run, const std::string& key) {
+  for (const auto& [k, value] : run.settings)
+    if (k == key) return value;
+  return {};
+}
+
+// Settings side by side. What differs between runs is marked.
+std::string settings(const std::vector<RunData>& runs) {
+  std::vector<std::string> keys;
+  for (const RunData& run : runs)
+    for (const auto& [key, value] : run.settings)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  if (keys.empty()) return {};
+  std::string head = "<th>setting</th>", rows;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    head += fmt::format("<th><i class='swatch c{}'></i> {}</th>", color_of(i), html_text(runs[i].name));
+  for (const auto& key : keys) {
+    const std::string first = setting_of(runs[0], key);
+    const bool differs =
+        std::any_of(runs.begin(), runs.end(), [&](const auto& r) { return setting_of(r, key) != first; });
+    rows += fmt::format("<tr{}><td>{}</td>", differs ? " class='differs'" : "", html_text(key));
+    for (const RunData& run : runs) rows += fmt::format("<td class='text'>{}</td>", html_text(setting_of(run, key)));
+    rows += "</tr>\n";
+  }
+  return fmt::format(
+      "<h2>Settings</h2>\n<div class='wide'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head,
+      rows);
+}
+
+std::string notes(const std::vector<RunData>& runs) {
+  std::string items;
+  for (const RunData& run : runs) {
+    items += fmt::format("<li>{}: {}</li>\n", html_text(run.name), html_text(run.source));
+    for (const auto& note : run.notes) items += fmt::format("<li>{}: {}</li>\n", html_text(run.name), html_text(note));
+  }
+  return "<h2>Sources</h2>\n<ul>\n" + items + "</ul>\n";
+}
+
+}  // namespace
+
+std::string to_html(const std::vector<RunData>& runs, const std::string& title) {
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>{0}</title>\n<meta name='viewport' "
+      "content='width=device-width'>\n<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
+      html_text(title), kStyle);
+  page += summary(runs);
+  page += "<h2>Results</h2>\n<div class='cards'>\n" + result_cards(runs) + "</div>\n";
+  page += "<h2>Speed</h2>\n<div class='cards'>\n";
+  page += run_card(runs, "Throughput", "samples/s", true, [](const RunData& r) { return r.samples_per_second; });
+  page += rank_card(runs, "Waiting for other ranks", &RankData::wait);
+  page += rank_card(runs, "Waiting for data", &RankData::read);
+  page += run_card(runs, "Sent by all ranks", "MB per epoch", true, summed_bytes);
+  page += run_card(runs, "Learning rate", "per sample", false, [](const RunData& r) { return r.learning_rate; });
+  page += "</div>\n";
+  return page + rank_table(runs) + settings(runs) + notes(runs) + "</body></html>\n";
+}
+
+}  // namespace tutti::report

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// run_data.h -- what the report shows of a run, read from its metrics (jsonl) or, where there are none, from its log.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::report {
+
+// Over epochs: 1.5 is the middle of the second one.
+using Points = std::vector<std::pair<double, double>>;
+
+// A result over time.
+struct Result {
+  std::string name;
+  bool percent = false;  // an error rate
+  Points steps = {}, epochs = {}, validation = {};
+};
+
+// What one rank did, by epoch.
+struct RankData {
+  Points compute, read, wait, convert;  // shares of the epoch's time; `convert`: encode and decode
+  Points bytes_sent;
+};
+
+struct RunData {
+  std::string name;                          // in the page
+  std::string source;                        // the file
+  std::vector<std::string> notes;            // what could not be read
+  std::map<std::string, std::string> texts;  // model, method, hosts, command
+  // In the order in which the run prints them, "network" or "SGD: minibatchSize" with its value.
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<Result> results;  // the criterion first
+  Points samples_per_second, learning_rate;
+  std::vector<RankData> ranks;
+  int epochs = 0;           // that the run is to train
+  double seconds = 0;       // in epochs
+  double samples_seen = 0;  // likewise
+  bool finished = false;
+
+  Result& result(const std::string& name);
+};
+
+// Throws Error if the file cannot be read. A run without a single record has no results.
+RunData read_metrics(const std::string& path);
+RunData read_log(const std::string& path);
+
+// The runs in a folder, or that of a file. Throws Error if there are none.
+std::vector<RunData> read_runs(const std::vector<std::string>& folders);
+
+}  // namespace tutti::report

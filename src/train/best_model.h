@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// best_model.h -- keepBest: a copy of the best model of a training, modelPath.best; and patience: the training ends
+// when it does not get better. Both go by the value that AutoAdjust goes by.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "tutti/archive.h"
+
+namespace tutti {
+
+struct Training;
+
+// Saved in checkpoints.
+struct BestModel {
+  double value = std::numeric_limits<double>::infinity();
+  std::int64_t epoch = 0;         // in which it was reached, from 1; 0 = none
+  std::int64_t epochs_since = 0;  // that were not better
+  bool unsaved = false;           // the next checkpoint also saves the copy
+  void archive(Archive&);
+};
+
+std::string best_model_name(const std::string& model_path);  // "m.best"
+
+// What an epoch is judged by, smaller is better.
+struct ControlCriterion {
+  double value = 0;
+  std::string name;  // "ce on the validation data"
+};
+
+// After epoch progress.epoch (not counted yet). Says in the log what it decides and why. Returns whether the training
+// ends. Rank 0 decides for all. Collective.
+bool judge_patience(Training&, const ControlCriterion&);
+
+}  // namespace tutti

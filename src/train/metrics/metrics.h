@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics.h -- writes records to the files of the block `metrics`. Of rank 0, at log lines; the other ranks have none.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/metrics/options.h"
+#include "train/metrics/record.h"
+
+namespace tutti {
+
+// A kind of file.
+class MetricsFile {
+ public:
+  virtual ~MetricsFile() = default;
+  // Opens the file at this position in the run, to append. Records behind the position are removed: of a run that was
+  // stopped after its last checkpoint, or that goes back. -1 removes all. Throws Error.
+  virtual void resume_at(std::int64_t samples) = 0;
+  virtual void write(const MetricsRecord&) = 0;  // and flushes. Throws Error
+};
+std::unique_ptr<MetricsFile> make_json_lines(const std::string& path);
+// `run` names the event files of this run within the folder.
+std::unique_ptr<MetricsFile> make_tensor_board(const std::string& folder, const std::string& run);
+
+class Metrics {
+ public:
+  Metrics(const MetricsOptions&, const std::string& run);
+  // Throws Error when a file cannot be written.
+  void resume_at(std::int64_t samples);
+  // A file that cannot be written any more is given up, with a warning: training does not end for it.
+  void write(const MetricsRecord&);
+
+ private:
+  std::vector<std::unique_ptr<MetricsFile>> files_;
+};
+
+// The text of a JSON string, without quotes.
+std::string json_text(const std::string&);
+// One line of JSON without its end.
+std::string to_json(const MetricsRecord&, double unix_time);
+
+}  // namespace tutti
