@@ -66,6 +66,9 @@ const std::vector<Topic>& topics() {
     t.push_back(topic<SgdOptions>("SGD", "learning rates, momentum, minibatches, epochs", in_sgd));
     t.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves",
                                          within(in_sgd, "AutoAdjust=[{}]")));
+    t.push_back(topic<LearningRateSchedule>("LearningRateSchedule",
+                                            "block in SGD: warm-up, cosine, steps or polynomial of the learning rate",
+                                            within(in_sgd, "LearningRateSchedule=[{}]")));
     t.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together", in_parallel));
     t.push_back(topic<ModelParallelOptions>("ModelParallel", "block in SGD: dense layers divided among the ranks",
                                             within(in_sgd, "ModelParallel=[{}]")));

@@ -57,6 +57,7 @@ std::string settings_text(const Training& t) {
   std::string text =
       fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}", t.model_path,
                   t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
+  if (t.sgd.learning_rate_schedule) text += "\n  schedule   " + t.sgd.learning_rate_schedule->text();
   if (!t.placement.empty()) text += "\n" + t.placement;
   return text;
 }

@@ -87,6 +87,7 @@ void SgdOptions::describe(config::Fields& f) {
   check_sizes(f);
   check_rates(f);
   check_momentum(f);
+  if (learning_rate_schedule) learning_rate_schedule->end_at(max_epochs, f);
 }
 
 void SgdOptions::describe_schedule(config::Fields& f) {
@@ -96,6 +97,8 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f("minibatchSize", minibatch_size, "samples per minibatch over all ranks, per epoch");
   f("learningRatesPerMB", learning_rates_per_mb, "per epoch; divided by that epoch's minibatchSize");
   f("learningRatesPerSample", learning_rates_per_sample, "per epoch; either this or learningRatesPerMB");
+  f.block("LearningRateSchedule", learning_rate_schedule,
+          "a factor on the listed rate that changes with every minibatch: warm-up, cosine, steps, polynomial");
   f("momentumPerMB", momentum_per_mb, "per epoch; momentum of a full minibatch");
   f("momentumPerSample", momentums_per_sample, "per epoch; instead of momentumPerMB");
   f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
@@ -204,6 +207,9 @@ void SgdOptions::check_rates(config::Fields& f) const {
   if (!searched && !per_mb && !per_sample)
     f.problem(f.given("learningRatesPerSample") ? "learningRatesPerSample" : "learningRatesPerMB",
               "no learning rate is given", "add learningRatesPerMB = ... or learningRatesPerSample = ...");
+  if (learning_rate_schedule && auto_adjust && auto_adjust->method != AutoAdjustOptions::Method::none)
+    f.problem("LearningRateSchedule", "LearningRateSchedule and autoAdjustLR both set the learning rate",
+              "remove the block LearningRateSchedule, or set autoAdjustLR = none");
   const auto rate = [](double v) { return v >= 0 && std::isfinite(v); };
   if (!all(learning_rates_per_mb.values, rate))
     f.problem("learningRatesPerMB", "a learning rate must be a finite number that is not negative");

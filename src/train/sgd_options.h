@@ -14,6 +14,7 @@
 #include "parallel/hybrid/options.h"
 #include "parallel/options.h"
 #include "train/fault_options.h"
+#include "train/learning_rate_schedule.h"
 #include "tutti/config.h"
 
 namespace tutti {
@@ -44,6 +45,7 @@ struct SgdOptions {
   std::int64_t epoch_size = 0;  // 0 = the whole data set
   config::Schedule<std::int64_t> minibatch_size = 256;
   config::Schedule<double> learning_rates_per_mb, learning_rates_per_sample;  // one of the two is empty
+  std::optional<LearningRateSchedule> learning_rate_schedule;
   config::Schedule<double> momentum_per_mb = 0.9;                             // used if the two others are empty
   config::Schedule<double> momentums_per_sample, momentum_as_time_constant;
   OptimizerOptions optimizer;

@@ -68,7 +68,8 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
   log::line(
       fmt::sprintf("Starting Epoch %d: learning rate per sample = %f  effective momentum = %f  momentum as time "
                    "constant = %.1f samples",
-                   t.progress.epoch + 1, settings.learning_rate,
+                   t.progress.epoch + 1,
+                   scheduled_rate(t, settings.learning_rate, static_cast<double>(t.progress.samples_in_epoch)),
                    std::pow(settings.momentum_per_sample, static_cast<double>(settings.minibatch)),
                    t.sgd.momentum_time_constant(at)));
   std::string line = "Starting minibatch loop";
@@ -176,7 +177,8 @@ std::optional<EpochRun> start_epoch(Training& t) {
 void report_epoch(Training& t, const EpochRun& run) {
   warn_of_damaged_data(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
-  t.report->end_epoch(t.progress.total_samples_seen, run.settings.learning_rate, seconds_since(run.start));
+  const double rate = scheduled_rate(t, run.settings.learning_rate, static_cast<double>(t.samples_per_epoch));
+  t.report->end_epoch(t.progress.total_samples_seen, rate, seconds_since(run.start));
   const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
   warn_if_diverged(t);

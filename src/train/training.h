@@ -88,6 +88,11 @@ struct Rewind {};
 // src/train/step_loop.cpp. Adds to Training::times.
 void run_phase(Training&, const Phase&);
 
+// src/train/step_rates.cpp. The learning rate at a sample of epoch progress.epoch: the one listed for the epoch times
+// the factor of LearningRateSchedule; and the rates of a minibatch.
+double scheduled_rate(const Training&, double listed_rate, double sample_of_epoch);
+StepRates step_rates(const Training&, const EpochSettings&, const Batch&);
+
 // src/train/interruptions.cpp. Whether this minibatch of the epoch, from 1, is computed: not if a signal has stopped
 // the run before it.
 bool may_begin(const Training&, std::int64_t minibatch);
