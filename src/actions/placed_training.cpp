@@ -41,7 +41,8 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
                     "onDivergence = stop");
   else if (!make_optimizer(t.sgd.optimizer)->works_on_parts() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     context.problem(where, "shardOptimizer: this optimizer needs whole parameters",
-                    "normWithAveMultiplier = false, gradientClippingWithTruncation = true, or another gradUpdateType");
+                    "normWithAveMultiplier = false, gradientClippingWithTruncation = true, no "
+                    "clippingGlobalNormPerSample, or another gradUpdateType");
 }
 
 void place_layers(const ActionContext& context, Training& t, const graph::Graph& graph, NetworkOptions& options) {

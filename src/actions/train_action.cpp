@@ -237,6 +237,15 @@ void check_contributions(const ActionContext& context, Training& t) {
     context.problem(where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam");
 }
 
+// A server has some of the parameters and no norm over all.
+void check_global_norm(const ActionContext& context, const Training& t) {
+  if (t.optimizer->works_on_parameters() || !t.parallel->method.traits.updates_elsewhere) return;
+  context.problem(context.command.block("SGD").value("clippingGlobalNormPerSample").where,
+                  "clippingGlobalNormPerSample does not work where servers apply gradients, as each of them holds a part "
+                  "of the model",
+                  "clippingThresholdPerSample with gradientClippingWithTruncation = false, or push = deltas");
+}
+
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
   if (t.world->size() == 1 || t.sgd.parallel.keeps_step()) return;
@@ -302,6 +311,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     return context.problem(context.command.block("SGD").block("ParallelTrain").where(), e.what());
   }
   check_contributions(context, t);
+  check_global_norm(context, t);
   if (together) check_synchronized(context, t);
   if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample};
   t.method_name = t.parallel->method.traits.state_name;

@@ -76,15 +76,19 @@ TEST_F(Hybrid, EveryOptimizer) {
   const Kind kind{"optimizers", false, false, 3, kTwoLayers};
   for (const char* rule : {"gradUpdateType=none;momentumPerMB=0.9;useNAG=true", "gradUpdateType=adagrad",
                            "gradUpdateType=rmsProp", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30",
-                           "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false"}) {
+                           "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false",
+                           "clippingGlobalNormPerSample=0.02", "gradUpdateType=adamW;weightDecay=0.1;epsilon=0.01",
+                           "gradUpdateType=lamb;weightDecay=0.01;epsilon=0.01",
+                           "gradUpdateType=lars;weightDecay=0.001;trustCoefficient=0.5"}) {
     SCOPED_TRACE(rule);
-    expect_as_one_rank(kind, rule, 2e-5, {"ModelParallel=[dense=shard]"});
+    expect_as_one_rank(kind, rule, 2e-5, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
   }
 }
 
 TEST_F(Hybrid, OptimizerStateMayBeDivided) {
   const Kind kind{"divided", false, false, 3, kTwoLayers};
-  for (const char* rule : {"momentumPerMB=0.9", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30"}) {
+  for (const char* rule : {"momentumPerMB=0.9", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30",
+                           "gradUpdateType=adamW;weightDecay=0.1;epsilon=0.01"}) {
     SCOPED_TRACE(rule);
     expect_as_one_rank(kind, rule, 1e-5, {"shardOptimizer=true", "shardOptimizer=true;ModelParallel=[dense=shard]"});
   }
