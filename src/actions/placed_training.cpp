@@ -72,9 +72,9 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.truncated)
     return refuse("ModelParallel does not work with truncated sequences",
                   "remove truncated, or the block ModelParallel");
-  if (t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1)
+  if (t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1 || t.sgd.gradient_accumulation > 1)
     return refuse("ModelParallel computes a minibatch at once",
-                  "remove maxSamplesInRAM and numSubminibatches, or the block ModelParallel");
+                  "remove maxSamplesInRAM, numSubminibatches and gradientAccumulationSteps, or the block ModelParallel");
   if (t.sgd.gradient_check)
     return refuse("gradientcheck does not work with ModelParallel",
                   "check the gradients on one rank, without the block");

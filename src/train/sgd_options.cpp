@@ -95,6 +95,8 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f.required("maxEpochs");
   f("epochSize", epoch_size, "samples per epoch over all ranks; 0 = the whole data set");
   f("minibatchSize", minibatch_size, "samples per minibatch over all ranks, per epoch");
+  f("gradientAccumulationSteps", gradient_accumulation,
+    "minibatches whose gradients are summed before one exchange and update; saves memory and exchanges");
   f("learningRatesPerMB", learning_rates_per_mb, "per epoch; divided by that epoch's minibatchSize");
   f("learningRatesPerSample", learning_rates_per_sample, "per epoch; either this or learningRatesPerMB");
   f.block("LearningRateSchedule", learning_rate_schedule,
@@ -167,6 +169,7 @@ void SgdOptions::check_sizes(config::Fields& f) const {
     if (v > most) f.problem(key, fmt::format("{} must be at most {}", key, most));
   };
   if (f.given("maxEpochs")) at_least("maxEpochs", max_epochs, 0);
+  at_least("gradientAccumulationSteps", gradient_accumulation, 1);
   at_most("maxEpochs", max_epochs, 1'000'000'000);
   at_least("epochSize", epoch_size, 0);
   at_most("epochSize", epoch_size, 1'000'000'000'000'000);
@@ -175,6 +178,15 @@ void SgdOptions::check_sizes(config::Fields& f) const {
       f.problem("minibatchSize", "minibatchSize must be at least 1");
     } else if (m > 2'147'483'647) {
       at_most("minibatchSize", m, 2'147'483'647);
+    } else if (gradient_accumulation > 2'147'483'647 / m) {
+      f.problem("gradientAccumulationSteps",
+                fmt::format("gradientAccumulationSteps {} times minibatchSize {} is more than {} samples",
+                            gradient_accumulation, m, 2'147'483'647));
+    } else if (gradient_accumulation > 1 && epoch_size > 0 && epoch_size < update_size(m)) {
+      f.problem("gradientAccumulationSteps",
+                fmt::format("epochSize {} is smaller than an update of {} minibatches of {} samples", epoch_size,
+                            gradient_accumulation, m),
+                "lower gradientAccumulationSteps or minibatchSize, or use epochSize = 0 for the whole data set");
     } else if (epoch_size > 0 && epoch_size < m) {
       f.problem("epochSize",
                 fmt::format("epochSize {} is smaller than minibatchSize {}: epoch size must be larger than "

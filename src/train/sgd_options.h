@@ -44,6 +44,7 @@ struct SgdOptions {
   std::int64_t max_epochs = 0;
   std::int64_t epoch_size = 0;  // 0 = the whole data set
   config::Schedule<std::int64_t> minibatch_size = 256;
+  std::int64_t gradient_accumulation = 1;                             // minibatches per update
   config::Schedule<double> learning_rates_per_mb, learning_rates_per_sample;  // one of the two is empty
   std::optional<LearningRateSchedule> learning_rate_schedule;
   config::Schedule<double> momentum_per_mb = 0.9;                             // used if the two others are empty
@@ -74,6 +75,8 @@ struct SgdOptions {
 
   bool traces() const { return !trace_real.empty() || !trace_category.empty() || !trace_sparse.empty(); }
 
+  // Samples per update and exchange, over all ranks.
+  std::int64_t update_size(std::int64_t minibatch) const { return minibatch * gradient_accumulation; }
   std::size_t listed_learning_rates() const {
     return std::max(learning_rates_per_mb.size(), learning_rates_per_sample.size());
   }

@@ -70,11 +70,13 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
                    "constant = %.1f samples",
                    t.progress.epoch + 1,
                    scheduled_rate(t, settings.learning_rate, static_cast<double>(t.progress.samples_in_epoch)),
-                   std::pow(settings.momentum_per_sample, static_cast<double>(settings.minibatch)),
+                   std::pow(settings.momentum_per_sample, static_cast<double>(t.sgd.update_size(settings.minibatch))),
                    t.sgd.momentum_time_constant(at)));
   std::string line = "Starting minibatch loop";
   if (t.progress.epoch >= t.warm_start.epoch) line += t.parallel->method.loop_text(t.progress.epoch);
   if (t.warm_start.parallel_throughout(t.progress.epoch)) line += ", distributed reading is ENABLED";
+  if (t.sgd.gradient_accumulation > 1)
+    line += fmt::format(", with the gradients of {} minibatches accumulated", t.sgd.gradient_accumulation);
   if (t.sgd.max_samples_in_ram > 0)
     line += fmt::format(", with maximum {} samples in RAM", t.sgd.max_samples_in_ram);
   else if (t.sgd.num_subminibatches > 1)
@@ -87,7 +89,7 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   EpochPlan plan;
   plan.epoch = t.progress.epoch;
   plan.samples = t.sgd.epoch_size;
-  plan.minibatch = minibatch;
+  plan.minibatch = t.sgd.update_size(minibatch);
   plan.start = t.progress.samples_in_epoch;
   if (!shares) return plan;
   const DataDivision& division = t.parallel->method.data;
@@ -101,8 +103,8 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
 void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
   // Percentages as CNTK prints them: from the second epoch on if epochSize is not given.
-  if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
-    heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
+  const std::int64_t update = t.sgd.update_size(minibatch);
+  if (t.sgd.epoch_size > 0 || t.progress.epoch > 0) heading.minibatches = (t.samples_per_epoch + update - 1) / update;
   t.report->begin_epoch(heading);
   if (t.progress.samples_in_epoch > 0)
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
