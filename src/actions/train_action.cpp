@@ -119,6 +119,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
   options.device = context.device;
   if (supports(options.device, of_action.compute_type)) options.compute_type = of_action.compute_type;
   options.repeat_steps = of_action.cuda_graphs;
+  options.label_smoothing = t.sgd.label_smoothing;
   options.regularize_normalization = !t.sgd.no_regularization_in_normalization;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
   try {

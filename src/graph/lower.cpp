@@ -117,6 +117,17 @@ Operand dropout(Lowering& l) {
                       : l.input(0);  // identity outside of training
 }
 
+Operand cross_entropy(Lowering& l) {
+  Operand labels = l.input(0);
+  if (const double amount = l.label_smoothing(); amount > 0) {
+    const Operand mean = l.emit("ReduceElements", {labels},
+                                {{"op", std::string("Mean")}, {"axis", number(l.node(), "axis", 0)}});
+    labels = l.emit("Plus", {labels, mean}, {{"amount", amount}});
+    l.run_as("SmoothLabels");
+  }
+  return l.emit("CrossEntropyWithSoftmax", {labels, l.input(1)}, l.node().attributes);
+}
+
 Operand diag_times(Lowering& l) { return l.emit("ElementTimes", {l.input(0), l.input(1)}); }
 
 Operand khatri_rao(Lowering& l) {
@@ -187,6 +198,7 @@ const std::map<std::string, Composite>& composites() {
       {"Trace", see_through},
       {"Reshape", see_through},
       {"Dropout", dropout},
+      {"CrossEntropyWithSoftmax", cross_entropy},
       {"DiagTimes", diag_times},
       {"KhatriRaoProduct", khatri_rao},
       {"LookupTable", lookup_table},
@@ -231,7 +243,7 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
 
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
-  Lowered code = Lowering(graph, values, options.training).run(order);
+  Lowered code = Lowering(graph, values, options.training, options.label_smoothing).run(order);
   if (options.model_parallel) place_layers(code, roots, *options.model_parallel, *options.shards);
   recognize_grus(graph, code, roots);
   fuse_bias_and_activation(code, roots);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/kernel.h"
+#include "graph/label_smoothing.h"
 #include "graph/loops.h"
 #include "graph/shapes.h"
 #include "tutti/placement.h"
@@ -47,6 +48,7 @@ struct LowerOptions {
   bool fused_recurrent_inputs = false;
   const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
   const Shards* shards = nullptr;                 // chosen for this network before
+  const LabelSmoothing* label_smoothing = nullptr;
 };
 
 // `order` is from evaluation_order, `values` from infer_graph. `roots` stay observable (are not fused away).

@@ -10,8 +10,9 @@ namespace tutti::graph {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const std::vector<Value>& values, bool training)
-      : graph_(graph), values_(values), training_(training) {}
+  Lowering(const Graph& graph, const std::vector<Value>& values, bool training,
+           const LabelSmoothing* smoothing = nullptr)
+      : graph_(graph), values_(values), training_(training), smoothing_(smoothing) {}
 
   Lowered run(const std::vector<std::size_t>& order);
 
@@ -34,6 +35,10 @@ class Lowering {
   bool stored(const Operand& o) const { return code_.tensors[o.tensor].kind == Tensor::Kind::parameter; }
   const Shape& shape() const { return values_[current_].shape; }
   bool training() const { return training_; }
+  // Of the current node.
+  double label_smoothing() const {
+    return training_ && smoothing_ && smoothing_->nodes.contains(current_) ? smoothing_->amount : 0;
+  }
 
  private:
   Operand made(Tensor, Shape);  // a new value of the current node
@@ -46,6 +51,7 @@ class Lowering {
   const Graph& graph_;
   const std::vector<Value>& values_;
   bool training_;
+  const LabelSmoothing* smoothing_;
   std::size_t current_ = 0;
   Lowered code_;
   // Delays that were lowered before their input: instruction, input node.

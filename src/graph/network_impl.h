@@ -73,6 +73,7 @@ struct Network::Impl {
   std::vector<std::size_t> order;    // nodes in use
   std::vector<graph::Value> values;  // by node
   std::optional<std::size_t> criterion;
+  graph::LabelSmoothing label_smoothing;
   std::vector<std::size_t> evaluations;
 
   Parameters parameters;

@@ -106,6 +106,8 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
   f("minLearningRatePerSample", min_learning_rate_per_sample, "training ends when the rate falls below this");
   f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
+  f("labelSmoothing", label_smoothing,
+    "CrossEntropyWithSoftmax is trained with labels moved by this share towards equal probabilities, such as 0.1");
   f("batchNormalizationTimeConstant", normalization_time_constant,
     "per epoch, in samples; when not 0, replaces normalizationTimeConstant of the nodes");
   f("batchNormalizationBlendTimeConstant", normalization_blend_time_constant,
@@ -204,6 +206,7 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("maxSamplesInRAM", max_samples_in_ram, 0);
   at_least("numSubminibatches", num_subminibatches, 1);
   require(f, all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }), "dropoutRate", "must lie in [0, 1)");
+  require(f, label_smoothing >= 0 && label_smoothing < 1, "labelSmoothing", "must lie in [0, 1)");
   require(f, all(normalization_blend_time_constant.values, [](double v) { return v >= 0; }),
           "batchNormalizationBlendTimeConstant", "must not be negative");
   require(f, min_learning_rate_per_sample >= 0, "minLearningRatePerSample", "must not be negative");

@@ -55,6 +55,12 @@ TEST_F(Hybrid, PlacementsAreOneRank) {
                       "ModelParallel=[dense=shard;layers=[2=replicate]]"});
 }
 
+TEST_F(Hybrid, SmoothedLabelsAreThoseOfOneRank) {
+  expect_as_one_rank({"dense", false, false, 3, kTwoLayers}, "labelSmoothing=0.3", 1e-5,
+                     {"useNAG=false", "ModelParallel=[dense=shard]", "ModelParallel=[dense=single]",
+                      "ModelParallel=[dense=replicate;layers=[2=shard]]"});
+}
+
 TEST_F(Hybrid, NormalizationIsThatOfTheWholeMinibatch) {
   expect_as_one_rank({"normalized", false, false, 3,
                       "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU : DenseLayer "
