@@ -57,6 +57,7 @@ std::string settings_text(const Training& t) {
   std::string text =
       fmt::format("  model      {}\n  network    {}\n  optimizer  {}\n  exchange   {}\n  threads    {}", t.model_path,
                   t.network->describe(), t.optimizer->describe(), exchange_text(t), t.threads);
+  if (t.average) text += fmt::format("\n  average    of the weights, decay {:g}", t.sgd.weight_average);
   if (t.sgd.learning_rate_schedule) text += "\n  schedule   " + t.sgd.learning_rate_schedule->text();
   if (!t.placement.empty()) text += "\n" + t.placement;
   return text;
@@ -247,6 +248,23 @@ void check_global_norm(const ActionContext& context, const Training& t) {
                   "clippingThresholdPerSample with gradientClippingWithTruncation = false, or push = deltas");
 }
 
+// The average is that of weights that are equal on all ranks.
+void make_average(const ActionContext& context, Training& t, bool together) {
+  if (t.sgd.weight_average == 0) return;
+  const ParallelMethod& m = t.parallel->method;
+  const bool all = m.update_ranks && m.update_ranks->size() == t.world->size();
+  const SourcePos where = context.command.block("SGD").value("weightAverage").where;
+  if (together && (!all || m.traits.own_updates || m.traits.updates_elsewhere))
+    context.problem(where, "weightAverage needs ranks that make every update together and have the same weights",
+                    "use it with DataParallelSGD or ASA (exchange = gradients), also between groups, or with one rank "
+                    "and parallelizationMethod = none");
+  if (t.sgd.faults.on_divergence == OnDivergence::majority)
+    context.problem(where, "weightAverage: onDivergence = majority copies weights and not their average",
+                    "onDivergence = stop");
+  t.average = std::make_unique<WeightAverage>(t.sgd.weight_average);
+  if (memory_is_only_planned()) t.average->bind(t.network->parameters());
+}
+
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
   if (t.world->size() == 1 || t.sgd.parallel.keeps_step()) return;
@@ -313,6 +331,7 @@ void make_exchange(const ActionContext& context, Training& t) {
   }
   check_contributions(context, t);
   check_global_norm(context, t);
+  make_average(context, t, together);
   if (together) check_synchronized(context, t);
   if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample};
   t.method_name = t.parallel->method.traits.state_name;

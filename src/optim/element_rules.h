@@ -195,6 +195,15 @@ struct Noise {
   }
 };
 
+// a += rate (w - a)
+struct MoveTowards {
+  static constexpr Turn turn = Turn::rule;
+  float* a;
+  const float* w;
+  float rate;
+  [[gnu::always_inline]] constexpr void operator()(std::size_t i) const { a[i] += rate * (w[i] - a[i]); }
+};
+
 // Rules that scale gradients return the multiplier.
 struct Adagrad {
   float *g, *a;

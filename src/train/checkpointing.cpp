@@ -18,6 +18,7 @@
 #include "train/file.h"
 #include "train/memory_blocks.h"
 #include "train/replica_check.h"
+#include "train/saved_weights.h"
 #include "train/whole_model.h"
 #include "tutti/log.h"
 
@@ -51,6 +52,21 @@ void archive_rank_state(Training& t, Archive& a) {
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
 }
 
+// The model of the file holds the average and the state the weights. A run without an average goes on with the weights.
+void archive_average(Training& t, Archive* to, bool loading) {
+  if (loading ? !WeightAverage::is_in(*to) : !t.average) return;
+  WeightAverage not_kept(0);
+  if (!t.average) not_kept.bind(t.network->parameters());
+  WeightAverage& average = t.average ? *t.average : not_kept;
+  if (t.layer_ranks) {
+    WholeArchive whole(to, loading, t.network->parameters(), *t.layer_ranks);
+    average.archive(whole);
+  } else if (to) {
+    average.archive(*to);
+  }
+  if (loading) average.swap();
+}
+
 // Whole values, where ranks hold parts. `to`: null on ranks that do not save.
 void archive_optimizer(Training& t, Archive* to, bool loading) {
   const auto* sharded = dynamic_cast<const ShardedOptimizer*>(t.optimizer.get());
@@ -65,7 +81,7 @@ void archive_optimizer(Training& t, Archive* to, bool loading) {
 
 CheckpointParts parts_of(Training& t, ModelView model) {
   return {std::move(model),
-          [&](Archive* to) { archive_optimizer(t, to, false); },
+          [&](Archive* to) { archive_optimizer(t, to, false), archive_average(t, to, false); },
           [&](Archive& a) { archive_common_state(t, a); },
           [&](Archive& a) { archive_rank_state(t, a); },
           t.method_name,
@@ -152,6 +168,7 @@ void archive_all(Training& t, Archive& a) {
   archive_exchange_state(t, a, WeightExchange::Section::per_rank);
   t.grad_scaler.archive(a);
   t.optimizer->archive(a);
+  if (t.average) t.average->archive(a);
 }
 
 // Only counts.
@@ -188,6 +205,7 @@ void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
   or_else("give the network the layers and sizes that it had", [&] { load_model(point, model.view, *t.world); });
   model.scatter();
+  if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())
     t.network->precompute_restored(load_graph(point.model, t.world, point.model_kind()));
   const CheckpointState s = or_else(
@@ -196,7 +214,7 @@ void load(Training& t, const ResumePoint& point) {
                   point.checkpoint),
       [&] {
         return load_state(
-            point, [&](Archive& a) { archive_optimizer(t, &a, true); }, *t.world);
+            point, [&](Archive& a) { archive_optimizer(t, &a, true), archive_average(t, &a, true); }, *t.world);
       });
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
@@ -303,7 +321,7 @@ void rewind(Training& t) {
 void save_final_model(Training& t) {
   t.progress.epoch = t.sgd.max_epochs;
   t.progress.begin_epoch();
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   store(t);
 }
 
@@ -350,7 +368,7 @@ std::int64_t next_checkpoint(const Training& t) {
 }
 
 void checkpoint(Training& t) {
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   share_statistics(t);
   store(t);
 }
@@ -361,6 +379,7 @@ void prepare_checkpoints(Training& t) {
   for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
   SizesArchive count(sizes);
   t.optimizer->archive(count);
+  if (t.average) t.average->archive(count);
   t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
 }
 

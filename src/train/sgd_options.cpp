@@ -108,6 +108,8 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
   f("labelSmoothing", label_smoothing,
     "CrossEntropyWithSoftmax is trained with labels moved by this share towards equal probabilities, such as 0.1");
+  f("weightAverage", weight_average,
+    "decay per update of a moving average of the weights, such as 0.999, which is saved and evaluated; 0 = none");
   f("batchNormalizationTimeConstant", normalization_time_constant,
     "per epoch, in samples; when not 0, replaces normalizationTimeConstant of the nodes");
   f("batchNormalizationBlendTimeConstant", normalization_blend_time_constant,
@@ -206,6 +208,7 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("maxSamplesInRAM", max_samples_in_ram, 0);
   at_least("numSubminibatches", num_subminibatches, 1);
   require(f, all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }), "dropoutRate", "must lie in [0, 1)");
+  require(f, weight_average >= 0 && weight_average < 1, "weightAverage", "must lie in [0, 1)");
   require(f, label_smoothing >= 0 && label_smoothing < 1, "labelSmoothing", "must lie in [0, 1)");
   require(f, all(normalization_blend_time_constant.values, [](double v) { return v >= 0; }),
           "batchNormalizationBlendTimeConstant", "must not be negative");

@@ -53,6 +53,7 @@ struct SgdOptions {
   double min_learning_rate_per_sample = 1e-9;
   config::Schedule<double> dropout_rate = 0.0;
   double label_smoothing = 0;
+  double weight_average = 0;  // 0 = none
   config::Schedule<double> normalization_time_constant = 0.0, normalization_blend_time_constant = 0.0;
   bool no_regularization_in_normalization = false;
   std::int64_t num_mbs_to_show_result = 10, first_mbs_to_show_result = 0;

@@ -60,6 +60,7 @@ struct Loop {
     if (!method.gradients->follows_device()) t.network->synchronize();
     const WeightChange change = running.exchange_weights(step);
     update.apply(change);
+    if (t.average) t.average->update();
     return change.dropped;
   }
 

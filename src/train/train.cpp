@@ -13,6 +13,7 @@
 #include "base/stop_request.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
+#include "train/saved_weights.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -199,7 +200,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   }
   if (verdict == Verdict::go_on) ++t.progress.epoch;
   t.progress.begin_epoch();
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   checkpoint_at_epoch_end(t);
   return true;
 }
@@ -208,6 +209,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
 bool prepare(Training& t) {
   t.network->make_current();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
+  if (t.average) t.average->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
@@ -221,6 +223,7 @@ bool prepare(Training& t) {
   if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0) precompute(t);
   if (start == Start::fresh) save_initial_model(t);
   start_method(t);
+  if (start == Start::fresh && t.average) t.average->restart();
   if (start == Start::resumed) restore_method(t);
   advise(t);
   return true;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "optim/weight_average.h"
 #include "parallel/hybrid/cost.h"
 #include "parallel/running_method.h"
 #include "parallel/warm_start.h"
@@ -46,6 +47,7 @@ struct Training {
   bool network_of_files = false;  // not of the description
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
+  std::unique_ptr<WeightAverage> average;  // null without weightAverage
   std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums
   // The methods before and after the warm start. They outlive the readers, which may take work units.
   std::unique_ptr<RunningMethod> alone, parallel;

@@ -51,6 +51,7 @@ inline Floats run_all(const Kernels& k, std::size_t n, std::size_t misalign,
     k.run(AdamW{w, g, c, b, {0.9f, 0.999f, 0.01f, 0.1f, 3.0f, 1e-8f}, 0.99f}, n);
     k.run(DescendByTrust{w, g, 0.1f, sums, of_one}, n);
     k.run(Lars{w, g, c, 0.9f, 0.01f, 0.5f, 0.1f, of_one, sums}, n);
+    k.run(MoveTowards{w, g, 0.1f}, n);
     k.run(LambDirection{w, g, c, b, {0.9f, 0.999f, 0.01f, 1.1f, 3.0f, 1e-8f}, 0.1f}, n, sums + 3);
     k.run(Mean{g, 2.0f}, n, sums + 4);
     k.run(Textbook{w, g, a, {0.9f, 0.01f, 0.1f, 1e-8f}}, n);
