@@ -128,6 +128,27 @@ Operand cross_entropy(Lowering& l) {
   return l.emit("CrossEntropyWithSoftmax", {labels, l.input(1)}, l.node().attributes);
 }
 
+// Counts of samples: of the class by label and prediction, by prediction, by label.
+enum class ClassMetric { precision, recall, f1 };
+template <ClassMetric metric>
+Operand class_metric(Lowering& l) {
+  const double begin = number(l.node(), "class", 1);
+  const auto is_of_class = [&](const Operand& x) {
+    const Operand one_hot = l.emit("Hardmax", {Lowering::view(x, Shape{{x.elements}})});
+    return l.emit("Slice", {one_hot}, {{"begin", begin}, {"end", begin + 1}, {"axis", 1.0}});
+  };
+  const auto sum = [&](const Operand& x) { return l.emit("SumElements", {x}); };
+  const Operand label = is_of_class(l.input(0)), guess = is_of_class(l.input(1));
+  const Operand both = l.emit("ElementTimes", {label, guess});
+  if constexpr (metric == ClassMetric::precision) l.divide_by(sum(guess));
+  if constexpr (metric == ClassMetric::recall) l.divide_by(sum(label));
+  if constexpr (metric == ClassMetric::f1) {
+    l.divide_by(sum(l.emit("Plus", {label, guess})));
+    return sum(l.emit("Plus", {both, both}));
+  }
+  return sum(both);
+}
+
 Operand diag_times(Lowering& l) { return l.emit("ElementTimes", {l.input(0), l.input(1)}); }
 
 Operand khatri_rao(Lowering& l) {
@@ -199,6 +220,9 @@ const std::map<std::string, Composite>& composites() {
       {"Reshape", see_through},
       {"Dropout", dropout},
       {"CrossEntropyWithSoftmax", cross_entropy},
+      {"Precision", class_metric<ClassMetric::precision>},
+      {"Recall", class_metric<ClassMetric::recall>},
+      {"F1Score", class_metric<ClassMetric::f1>},
       {"DiagTimes", diag_times},
       {"KhatriRaoProduct", khatri_rao},
       {"LookupTable", lookup_table},

@@ -31,6 +31,8 @@ struct Lowered {
   std::vector<Instruction> instructions;
   std::vector<Loop> loops;                 // contiguous instructions, in order
   std::map<std::size_t, Operand> of_node;  // the value of each graph node
+  // Of nodes whose result is a ratio of two sums: the sum to divide by, in place of the number of samples.
+  std::map<std::size_t, Operand> divisor_of_node;
   std::vector<std::string> axes;           // names of the dynamic axes
   std::vector<RankAxis> rank_axes;         // of each axis; empty without layers that several ranks compute together
   std::size_t random_nodes = 0;            // instructions that draw random numbers

@@ -27,6 +27,8 @@ class Lowering {
   }
   // Adds an input to the last instruction, beyond those of its rule.
   void append_input(Operand o) { code_.instructions.back().in.push_back(std::move(o)); }
+  // The current node is a ratio of its value and this sum.
+  void divide_by(Operand sum) { code_.divisor_of_node[current_] = std::move(sum); }
   // Runs the last instruction with `kernel` instead of the kernel of its operation.
   void run_as(const std::string& kernel) { code_.instructions.back().operation = kernel; }
   // Memory for state that a node keeps from step to step; Network saves it with the model.

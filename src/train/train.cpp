@@ -149,7 +149,10 @@ double control_criterion(const Training& t, const std::vector<StepMetrics::Evalu
   if (o.use_eval_criterion && !training.evaluations.empty()) value = training.evaluations[0];
   if (o.use_cv_set && !validation.empty())
     value = o.use_eval_criterion && validation.size() > 1 ? validation[1] : validation[0];
-  return value.sum / value.count;
+  const double result = value.sum / value.count;
+  const auto evaluations = t.network->evaluations();
+  const bool falls = o.use_eval_criterion && !evaluations.empty() && larger_is_better(evaluations[0]);
+  return falls ? 1 - result : result;
 }
 
 bool rate_is_too_small(Training& t, double rate) {
