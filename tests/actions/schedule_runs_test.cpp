@@ -16,9 +16,9 @@ double cosine(double epochs) { return (1 + std::cos(std::numbers::pi * epochs / 
 class ScheduleRuns : public TextRun {
  protected:
   // The gradient of every sample is 1, but for broken ones, which are no numbers.
-  void write(int broken = kSamples) const {
+  void write(int broken = kSamples, int samples = kSamples) const {
     std::ofstream out(path("data"));
-    for (int i = 0; i < kSamples; ++i) out << "|x 1 |m " << (i < broken ? 0 : 1000) << '\n';
+    for (int i = 0; i < samples; ++i) out << "|x 1 |m " << (i < broken ? 0 : 1000) << '\n';
   }
   std::string text(const std::string& model, const std::string& sgd) const {
     return fmt::format(R"(
@@ -48,7 +48,7 @@ const char* const kCosine = "LearningRateSchedule = [ shape = cosine ]";
 
 // Epochs of one minibatch: the models tell every rate.
 TEST_F(ScheduleRuns, EveryRateIsThatOfTheFormula) {
-  write();
+  write(12, 12);
   for (const int ranks : {1, 2, 3}) {
     const std::string model = fmt::format("each-{}", ranks);
     run(ranks, text(model,

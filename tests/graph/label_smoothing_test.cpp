@@ -88,7 +88,8 @@ TEST(LabelSmoothing, WhatCannotBeSmoothedIsRefused) {
     return "not refused";
   };
   GraphBuilder other;
-  other.criterion("SquareError", "se", {other.input("y", {2}), other.parameter("P", {2})});
+  const auto y = other.input("y", {2});
+  other.criterion("SquareError", "se", {y, other.add("ElementTimes", "t", {other.parameter("P", {2}), y})});
   const std::string text = refusal(other);
   EXPECT_NE(text.find("labelSmoothing needs a criterion CrossEntropyWithSoftmax; 'se' is a SquareError"),
             std::string::npos)
