@@ -48,6 +48,7 @@ struct NetworkOptions {
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
   bool regularize_normalization = true;  // false: exclude scale and bias of batch normalisation from L1 and L2
+  double label_smoothing = 0;  // of CrossEntropyWithSoftmax, while a minibatch is trained
   bool winograd = true;       // 3 x 3 convolutions may use Winograd, with fewer multiplications and coarser rounding
   bool image_layouts = true;  // false: keep images plain; slower, for comparison
   bool half_values = true;    // false: store float32 where a device would store 16 bits; for comparison

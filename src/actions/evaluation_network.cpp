@@ -76,6 +76,8 @@ std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, 
   return file_exists(path) ? std::make_shared<graph::Graph>(load_graph(path)) : nullptr;
 }
 
+}  // namespace
+
 void with_graph(const ActionContext& context, const std::string& model_path,
                 const std::function<void(const graph::Graph&)>& use) {
   try {
@@ -88,8 +90,6 @@ void with_graph(const ActionContext& context, const std::string& model_path,
     context.problem("modelPath", e.what());
   }
 }
-
-}  // namespace
 
 void check_minibatch_sizes(config::Fields& f, const config::Schedule<std::int64_t>& sizes) {
   for (const auto m : sizes.values)

@@ -51,6 +51,11 @@ std::vector<std::string> node_list(const std::vector<std::string>& names);
 std::vector<Diagnostic> unknown_nodes(const config::Record& block, const char* key,
                                       const std::vector<std::string>& names, const graph::Graph& graph);
 
+// Calls `use` with the model that the action will read, or the network that an earlier action of this run trains, or
+// that of the block's network builder if model_path is empty. Adds mistakes to context.problems.
+void with_graph(const ActionContext& context, const std::string& model_path,
+                const std::function<void(const graph::Graph&)>& use);
+
 // Checks against the model that the action will read, or the network that an earlier action of this run trains, or the
 // block's network builder if model_path is empty. Adds to context.problems.
 void check_node_names(const ActionContext& context, const char* key, const std::vector<std::string>& names,

@@ -68,6 +68,9 @@ const std::vector<Topic>& topics() {
                                          within(in_sgd, "AutoAdjust=[{}]")));
     t.push_back(topic<MetricsOptions>("metrics", "block in SGD: files with the values of the log",
                                       within(in_sgd, "metrics=[{}]")));
+    t.push_back(topic<LearningRateSchedule>("LearningRateSchedule",
+                                            "block in SGD: warm-up, cosine, steps or polynomial of the learning rate",
+                                            within(in_sgd, "LearningRateSchedule=[{}]")));
     t.push_back(topic<ParallelTrainOptions>("ParallelTrain", "block in SGD: how the ranks work together", in_parallel));
     t.push_back(topic<ModelParallelOptions>("ModelParallel", "block in SGD: dense layers divided among the ranks",
                                             within(in_sgd, "ModelParallel=[{}]")));

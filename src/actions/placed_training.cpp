@@ -41,7 +41,8 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
                     "onDivergence = stop");
   else if (!make_optimizer(t.sgd.optimizer)->works_on_parts() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     context.problem(where, "shardOptimizer: this optimizer needs whole parameters",
-                    "normWithAveMultiplier = false, gradientClippingWithTruncation = true, or another gradUpdateType");
+                    "normWithAveMultiplier = false, gradientClippingWithTruncation = true, no "
+                    "clippingGlobalNormPerSample, or another gradUpdateType");
 }
 
 void place_layers(const ActionContext& context, Training& t, const graph::Graph& graph, NetworkOptions& options) {
@@ -71,9 +72,9 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.truncated)
     return refuse("ModelParallel does not work with truncated sequences",
                   "remove truncated, or the block ModelParallel");
-  if (t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1)
+  if (t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1 || t.sgd.gradient_accumulation > 1)
     return refuse("ModelParallel computes a minibatch at once",
-                  "remove maxSamplesInRAM and numSubminibatches, or the block ModelParallel");
+                  "remove maxSamplesInRAM, numSubminibatches and gradientAccumulationSteps, or the block ModelParallel");
   if (t.sgd.gradient_check)
     return refuse("gradientcheck does not work with ModelParallel",
                   "check the gradients on one rank, without the block");

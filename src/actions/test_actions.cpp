@@ -6,12 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
+#include <optional>
+#include <ostream>
 #include <string_view>
 #include <thread>
 
+#include "actions/confusion_table.h"
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
+#include "base/activity.h"
+#include "base/host.h"
+#include "train/text_output.h"
 #include "train/training.h"
 #include "tutti/log.h"
 #include "tutti/reader.h"
@@ -34,6 +39,12 @@ struct EvaluateOptions {
   bool distributed_reading = true;
   void describe(config::Fields&);
 };
+struct TestOptions : EvaluateOptions {
+  bool confusion_table = false;
+  std::string confusion_file, label_mapping_file;
+  void describe(config::Fields&);
+  bool counts_classes() const { return confusion_table || !confusion_file.empty(); }
+};
 struct CvOptions : EvaluateOptions {
   config::Schedule<std::int64_t> interval;
   std::int64_t sleep_time = 0;
@@ -52,6 +63,16 @@ void EvaluateOptions::describe(config::Fields& f) {
   f("distributedMBReading", distributed_reading, "accepted; every rank always reads only its share");
   check_minibatch_sizes(f, minibatch_size);
   if (epoch_size < 0) f.problem("epochSize", "is negative", "0 means all data");
+}
+
+void TestOptions::describe(config::Fields& f) {
+  EvaluateOptions::describe(f);
+  f("confusionTable", confusion_table, "print how often each class was taken for each other, and rates of each class");
+  f("confusionFile", confusion_file, "write that table to this file, as comma-separated values");
+  f("labelMappingFile", label_mapping_file, "line n of this file is the name of class n in the table, from 0");
+  if (!label_mapping_file.empty() && !counts_classes())
+    f.problem("labelMappingFile", "labelMappingFile has no effect without confusionTable or confusionFile",
+              "add confusionTable = true");
 }
 
 void CvOptions::describe(config::Fields& f) {
@@ -92,6 +113,15 @@ std::string final_line(const Network& network, const EvaluationRun& run) {
   return out;
 }
 
+EpochPlan evaluation_plan(const ActionContext& context, const EvaluateOptions& options) {
+  EpochPlan plan;
+  plan.samples = options.epoch_size;
+  plan.minibatch = options.minibatch_size.at(0);
+  plan.rank = context.parallel ? context.world->rank() : 0;
+  plan.ranks = context.parallel ? context.world->size() : 1;
+  return plan;
+}
+
 // One model over the whole data set.
 EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionContext& context,
                              const EvaluateOptions& options) {
@@ -101,17 +131,50 @@ EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionConte
   // Planned for what can come, not for the default of 40960, which would be most of a small machine's memory.
   const auto share = std::min<std::int64_t>((minibatch + ranks - 1) / ranks, largest_evaluation_part);
   network.plan_evaluation(share, {});
-  EpochPlan plan;
-  plan.samples = options.epoch_size;
-  plan.minibatch = minibatch;
-  plan.rank = context.parallel ? context.world->rank() : 0;
-  plan.ranks = ranks;
+  const EpochPlan plan = evaluation_plan(context, options);
   std::size_t weights = 0;
   for (const auto& slice : network.parameters().slices) weights += slice.size();
   const ThreadLimit limit(
       threads_for(2.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device));
   EvaluationLines lines{options.trace_level > 0 ? options.num_mbs_to_show_result : 0, options.first_mbs_to_show_result};
   return evaluate(network, reader, *context.world, plan, lines, EvaluationOf::listed_nodes, context.parallel);
+}
+
+// A second pass over the data, in minibatches whose values fit into memory.
+ConfusionTable count_classes(Network& network, Reader& reader, const ActionContext& context,
+                             const TestOptions& options) {
+  const Classification what = find_classification(network.graph()).value();
+  EpochPlan plan = evaluation_plan(context, options);
+  plan.minibatch = std::min(plan.minibatch, largest_evaluation_part * plan.ranks);
+  network.plan_evaluation(std::min(largest_evaluation_part, plan.minibatch), {what.labels, what.scores});
+  network.bind(reader.streams());
+  reader.start_epoch(plan);
+  std::optional<ConfusionTable> table;
+  while (const Batch* batch = reader.next()) {
+    made_progress();
+    const auto values = network.forward(*batch);
+    const auto &labels = values.at(0), &scores = values.at(1);
+    const std::size_t classes = scores.shape.elements();
+    if (!table && classes > ConfusionTable::most_classes)
+      throw Error(fmt::format("a confusion table of {} classes; the most are {}\nfix: remove confusionTable and "
+                              "confusionFile", classes, ConfusionTable::most_classes));
+    if (labels.columns != scores.columns || labels.shape.elements() != classes)
+      throw Error(fmt::format("confusionTable: '{}' and '{}' differ in their samples", what.labels, what.scores));
+    if (!table) table.emplace(classes);
+    for (std::size_t c = 0; c < scores.columns; ++c)
+      table->add(labels.values.subspan(c * classes, classes), scores.values.subspan(c * classes, classes));
+  }
+  return table ? std::move(*table) : ConfusionTable(0);
+}
+
+void report_classes(Network& network, Reader& reader, const ActionContext& context, const TestOptions& options) {
+  ConfusionTable table = count_classes(network, reader, context, options);
+  if (context.parallel) table.sum_over(*context.world);
+  std::vector<std::string> names;
+  if (!options.label_mapping_file.empty()) names = read_label_mapping(options.label_mapping_file);
+  if (options.confusion_table) log::line(table.text(names));
+  if (!options.confusion_file.empty() && context.world->rank() == 0)
+    write_file(options.confusion_file, [&](std::ostream& out) { out << table.csv(names); });
 }
 
 // The numbered models of crossValidationInterval, and the final one.
@@ -128,20 +191,23 @@ std::vector<std::string> models_to_compare(const CvOptions& options) {
 
 void compare_models(const ActionContext& context, const CvOptions& options, Reader& reader) {
   struct Best {
-    double value = std::numeric_limits<double>::infinity();
+    double value = 0;
     std::string model;
   };
   std::vector<Best> best;
+  std::vector<bool> largest;  // the best value
   for (const auto& path : models_to_compare(options)) {
     if (!best.empty()) std::this_thread::sleep_for(std::chrono::seconds(options.sleep_time));
     const auto network = evaluation_network(context, path, options.eval_node_names);
     const auto run = evaluate_model(*network, reader, context, options);
     const auto names = network->evaluations();
-    best.resize(names.size());
+    best.resize(names.size()), largest.resize(names.size());
     log::line(fmt::format("Model {} --> {}", path, final_line(*network, run)));
     for (std::size_t i = 0; i < names.size(); ++i) {
       const double average = run.sums[i].count > 0 ? run.sums[i].sum / run.sums[i].count : 0;
-      if (average < best[i].value) best[i] = {average, path};
+      const bool better = larger_is_better(names[i]) ? average > best[i].value : average < best[i].value;
+      if (best[i].model.empty() ? !std::isnan(average) : better) best[i] = {average, path};
+      largest[i] = larger_is_better(names[i]);
     }
   }
   if (best.empty())
@@ -150,7 +216,8 @@ void compare_models(const ActionContext& context, const CvOptions& options, Read
   log::line("Best models:");
   log::line("------------");
   for (std::size_t i = 0; i < best.size(); ++i)
-    log::line(fmt::sprintf("Based on Err[%d]: Best model = %s with min err %.8g", i, best[i].model, best[i].value));
+    log::line(fmt::sprintf("Based on Err[%d]: Best model = %s with %s %.8g", i, best[i].model,
+                           largest[i] ? "max value" : "min err", best[i].value));
 }
 
 // Null if something is wrong.
@@ -164,9 +231,22 @@ std::shared_ptr<Reader> check_evaluation(const ActionContext& context, EvaluateO
   return reader;
 }
 
-std::optional<Action> make_test(const ActionContext& context, EvaluateOptions options) {
+void check_table(const ActionContext& context, const TestOptions& options) {
+  if (!options.counts_classes()) return;
+  const char* const key = options.confusion_table ? "confusionTable" : "confusionFile";
+  with_graph(context, options.model_path, [&](const graph::Graph& graph) {
+    if (!find_classification(graph))
+      context.problem(key, fmt::format("{}: the network has no ClassificationError or CrossEntropyWithSoftmax", key),
+                      fmt::format("add errs = ClassificationError (labels, z) to evaluationNodes, or remove {}", key));
+  });
+  if (!options.label_mapping_file.empty() && !file_exists(options.label_mapping_file))
+    context.problem("labelMappingFile", fmt::format("there is no file '{}'", options.label_mapping_file));
+}
+
+std::optional<Action> make_test(const ActionContext& context, TestOptions options) {
   options.model_path = model_to_read(context, options.model_path);
   const auto reader = check_evaluation(context, options, "test", true);
+  check_table(context, options);
   if (!reader) return std::nullopt;
   return Action{.settings = fmt::format("  model      {}",
                                         options.model_path.empty() ? "from the network builder" : options.model_path),
@@ -174,6 +254,7 @@ std::optional<Action> make_test(const ActionContext& context, EvaluateOptions op
                   const auto network = evaluation_network(context, options.model_path, options.eval_node_names);
                   const auto run = evaluate_model(*network, *reader, context, options);
                   log::line(final_line(*network, run));
+                  if (options.counts_classes()) report_classes(*network, *reader, context, options);
                 }};
 }
 

@@ -103,6 +103,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
   options.device = context.device;
   if (supports(options.device, of_action.compute_type)) options.compute_type = of_action.compute_type;
   options.repeat_steps = of_action.cuda_graphs;
+  options.label_smoothing = t.sgd.label_smoothing;
   options.regularize_normalization = !t.sgd.no_regularization_in_normalization;
   if (!t.sgd.eval_criterion_node.empty()) options.evaluations = {t.sgd.eval_criterion_node};
   try {
@@ -221,6 +222,32 @@ void check_contributions(const ActionContext& context, Training& t) {
     context.problem(where, "oneBitAdam does not run on a GPU", "deviceId = cpu, or gradUpdateType = adam");
 }
 
+// A server has some of the parameters and no norm over all.
+void check_global_norm(const ActionContext& context, const Training& t) {
+  if (t.optimizer->works_on_parameters() || !t.parallel->method.traits.updates_elsewhere) return;
+  context.problem(context.command.block("SGD").value("clippingGlobalNormPerSample").where,
+                  "clippingGlobalNormPerSample does not work where servers apply gradients, as each of them holds a part "
+                  "of the model",
+                  "clippingThresholdPerSample with gradientClippingWithTruncation = false, or push = deltas");
+}
+
+// The average is that of weights that are equal on all ranks.
+void make_average(const ActionContext& context, Training& t, bool together) {
+  if (t.sgd.weight_average == 0) return;
+  const ParallelMethod& m = t.parallel->method;
+  const bool all = m.update_ranks && m.update_ranks->size() == t.world->size();
+  const SourcePos where = context.command.block("SGD").value("weightAverage").where;
+  if (together && (!all || m.traits.own_updates || m.traits.updates_elsewhere))
+    context.problem(where, "weightAverage needs ranks that make every update together and have the same weights",
+                    "use it with DataParallelSGD or ASA (exchange = gradients), also between groups, or with one rank "
+                    "and parallelizationMethod = none");
+  if (t.sgd.faults.on_divergence == OnDivergence::majority)
+    context.problem(where, "weightAverage: onDivergence = majority copies weights and not their average",
+                    "onDivergence = stop");
+  t.average = std::make_unique<WeightAverage>(t.sgd.weight_average);
+  if (memory_is_only_planned()) t.average->bind(t.network->parameters());
+}
+
 // Statistics over all ranks need every rank in every step.
 void check_synchronized(const ActionContext& context, const Training& t) {
   if (t.world->size() == 1 || t.sgd.parallel.keeps_step()) return;
@@ -286,6 +313,8 @@ void make_exchange(const ActionContext& context, Training& t) {
     return context.problem(context.command.block("SGD").block("ParallelTrain").where(), e.what());
   }
   check_contributions(context, t);
+  check_global_norm(context, t);
+  make_average(context, t, together);
   if (together) check_synchronized(context, t);
   if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample};
   t.method_name = t.parallel->method.traits.state_name;

@@ -21,10 +21,13 @@ std::string exchange_text(const Training& t) {
 // "0.01 per sample", or what the first and the last epoch have. "" if all rates are searched for.
 std::string rate_text(const SgdOptions& sgd) {
   if (sgd.listed_learning_rates() == 0) return "learning rate searched for";
+  const std::string factor = sgd.learning_rate_schedule ? ", with " + sgd.learning_rate_schedule->text() : "";
   const auto last = static_cast<std::size_t>(std::max<std::int64_t>(sgd.max_epochs - 1, 0));
   const double from = sgd.learning_rate_per_sample(0), to = sgd.learning_rate_per_sample(last);
-  return from == to ? fmt::format("learning rate {:g} per sample", from)
-                    : fmt::format("learning rate {:g} per sample in epoch 1, {:g} in epoch {}", from, to, last + 1);
+  return (from == to
+              ? fmt::format("learning rate {:g} per sample", from)
+              : fmt::format("learning rate {:g} per sample in epoch 1, {:g} in epoch {}", from, to, last + 1)) +
+         factor;
 }
 
 // "learning rate 0.01 per sample; 4 epochs of 10000 samples, 100 steps of 100 samples each, 400 steps in all". Steps
@@ -32,7 +35,7 @@ std::string rate_text(const SgdOptions& sgd) {
 std::string schedule_text(const Training& t) {
   const std::int64_t samples = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   const auto steps = [&](std::int64_t epoch) {
-    const std::int64_t size = t.sgd.minibatch_size.at(static_cast<std::size_t>(epoch));
+    const std::int64_t size = t.sgd.update_size(t.sgd.minibatch_size.at(static_cast<std::size_t>(epoch)));
     return (samples + size - 1) / size;
   };
   const auto listed = static_cast<std::int64_t>(t.sgd.minibatch_size.size());  // later epochs are like the last one
@@ -40,7 +43,8 @@ std::string schedule_text(const Training& t) {
   for (std::int64_t e = 0; e < std::min(listed, t.sgd.max_epochs); ++e) all += steps(e);
   if (t.sgd.max_epochs > listed) all += (t.sgd.max_epochs - listed) * steps(listed);
   return fmt::format("{}; {} epochs of {} samples, {} steps of {} samples each at first, {} steps in all",
-                     rate_text(t.sgd), t.sgd.max_epochs, samples, steps(0), t.sgd.minibatch_size.at(0), all);
+                     rate_text(t.sgd), t.sgd.max_epochs, samples, steps(0), t.sgd.update_size(t.sgd.minibatch_size.at(0)),
+                     all);
 }
 
 }  // namespace
@@ -49,6 +53,7 @@ std::string settings_text(const Training& t) {
   std::string text = fmt::format(
       "  model      {}\n  network    {}\n  optimizer  {}\n  schedule   {}\n  exchange   {}\n  threads    {}",
       t.model_path, t.network->describe(), t.optimizer->describe(), schedule_text(t), exchange_text(t), t.threads);
+  if (t.average) text += fmt::format("\n  average    of the weights, decay {:g}", t.sgd.weight_average);
   if (!t.placement.empty()) text += "\n" + t.placement;
   return text;
 }

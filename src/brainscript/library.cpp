@@ -133,6 +133,12 @@ CrossEntropyWithSoftmax (labels, z, axis=0, tag='') =  ## criterion: cross entro
 ClassificationError (labels, z, topN=1, axis=0, tag='') =  ## evaluation: 1 for each sample whose label is not among the topN largest of z
   new ComputationNode { inputs = labels : z }
 ErrorPrediction = ClassificationError
+Precision (labels, z, class=1, tag='') =  ## evaluation: share of the samples with the largest z at the class (from 0) that have its label
+  new ComputationNode { inputs = labels : z }
+Recall (labels, z, class=1, tag='') =  ## evaluation: share of the samples with the label of the class (from 0) that have the largest z there
+  new ComputationNode { inputs = labels : z }
+F1Score (labels, z, class=1, tag='') =  ## evaluation: harmonic mean of precision and recall of the class (from 0)
+  new ComputationNode { inputs = labels : z }
 CrossEntropy (ref, prob, tag='') = new ComputationNode { inputs = ref : prob }  ## criterion: -sum of ref times log (prob)
 SquareError (a, b, tag='') = new ComputationNode { inputs = a : b }  ## criterion: sum of the squared differences
 Logistic (label, prob, tag='') =  ## criterion of two classes: cross entropy of a label 0 or 1 and a probability

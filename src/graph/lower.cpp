@@ -117,6 +117,38 @@ Operand dropout(Lowering& l) {
                       : l.input(0);  // identity outside of training
 }
 
+Operand cross_entropy(Lowering& l) {
+  Operand labels = l.input(0);
+  if (const double amount = l.label_smoothing(); amount > 0) {
+    const Operand mean = l.emit("ReduceElements", {labels},
+                                {{"op", std::string("Mean")}, {"axis", number(l.node(), "axis", 0)}});
+    labels = l.emit("Plus", {labels, mean}, {{"amount", amount}});
+    l.run_as("SmoothLabels");
+  }
+  return l.emit("CrossEntropyWithSoftmax", {labels, l.input(1)}, l.node().attributes);
+}
+
+// Counts of samples: of the class by label and prediction, by prediction, by label.
+enum class ClassMetric { precision, recall, f1 };
+template <ClassMetric metric>
+Operand class_metric(Lowering& l) {
+  const double begin = number(l.node(), "class", 1);
+  const auto is_of_class = [&](const Operand& x) {
+    const Operand one_hot = l.emit("Hardmax", {Lowering::view(x, Shape{{x.elements}})});
+    return l.emit("Slice", {one_hot}, {{"begin", begin}, {"end", begin + 1}, {"axis", 1.0}});
+  };
+  const auto sum = [&](const Operand& x) { return l.emit("SumElements", {x}); };
+  const Operand label = is_of_class(l.input(0)), guess = is_of_class(l.input(1));
+  const Operand both = l.emit("ElementTimes", {label, guess});
+  if constexpr (metric == ClassMetric::precision) l.divide_by(sum(guess));
+  if constexpr (metric == ClassMetric::recall) l.divide_by(sum(label));
+  if constexpr (metric == ClassMetric::f1) {
+    l.divide_by(sum(l.emit("Plus", {label, guess})));
+    return sum(l.emit("Plus", {both, both}));
+  }
+  return sum(both);
+}
+
 Operand diag_times(Lowering& l) { return l.emit("ElementTimes", {l.input(0), l.input(1)}); }
 
 Operand khatri_rao(Lowering& l) {
@@ -187,6 +219,10 @@ const std::map<std::string, Composite>& composites() {
       {"Trace", see_through},
       {"Reshape", see_through},
       {"Dropout", dropout},
+      {"CrossEntropyWithSoftmax", cross_entropy},
+      {"Precision", class_metric<ClassMetric::precision>},
+      {"Recall", class_metric<ClassMetric::recall>},
+      {"F1Score", class_metric<ClassMetric::f1>},
       {"DiagTimes", diag_times},
       {"KhatriRaoProduct", khatri_rao},
       {"LookupTable", lookup_table},
@@ -231,7 +267,7 @@ Lowered Lowering::run(const std::vector<std::size_t>& order) {
 
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
-  Lowered code = Lowering(graph, values, options.training).run(order);
+  Lowered code = Lowering(graph, values, options.training, options.label_smoothing).run(order);
   if (options.model_parallel) place_layers(code, roots, *options.model_parallel, *options.shards);
   recognize_grus(graph, code, roots);
   fuse_bias_and_activation(code, roots);

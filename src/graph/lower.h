@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/kernel.h"
+#include "graph/label_smoothing.h"
 #include "graph/loops.h"
 #include "graph/shapes.h"
 #include "tutti/placement.h"
@@ -30,6 +31,8 @@ struct Lowered {
   std::vector<Instruction> instructions;
   std::vector<Loop> loops;                 // contiguous instructions, in order
   std::map<std::size_t, Operand> of_node;  // the value of each graph node
+  // Of nodes whose result is a ratio of two sums: the sum to divide by, in place of the number of samples.
+  std::map<std::size_t, Operand> divisor_of_node;
   std::vector<std::string> axes;           // names of the dynamic axes
   std::vector<RankAxis> rank_axes;         // of each axis; empty without layers that several ranks compute together
   std::size_t random_nodes = 0;            // instructions that draw random numbers
@@ -47,6 +50,7 @@ struct LowerOptions {
   bool fused_recurrent_inputs = false;
   const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
   const Shards* shards = nullptr;                 // chosen for this network before
+  const LabelSmoothing* label_smoothing = nullptr;
 };
 
 // `order` is from evaluation_order, `values` from infer_graph. `roots` stay observable (are not fused away).

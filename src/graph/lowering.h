@@ -10,8 +10,9 @@ namespace tutti::graph {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const std::vector<Value>& values, bool training)
-      : graph_(graph), values_(values), training_(training) {}
+  Lowering(const Graph& graph, const std::vector<Value>& values, bool training,
+           const LabelSmoothing* smoothing = nullptr)
+      : graph_(graph), values_(values), training_(training), smoothing_(smoothing) {}
 
   Lowered run(const std::vector<std::size_t>& order);
 
@@ -26,6 +27,8 @@ class Lowering {
   }
   // Adds an input to the last instruction, beyond those of its rule.
   void append_input(Operand o) { code_.instructions.back().in.push_back(std::move(o)); }
+  // The current node is a ratio of its value and this sum.
+  void divide_by(Operand sum) { code_.divisor_of_node[current_] = std::move(sum); }
   // Runs the last instruction with `kernel` instead of the kernel of its operation.
   void run_as(const std::string& kernel) { code_.instructions.back().operation = kernel; }
   // Memory for state that a node keeps from step to step; Network saves it with the model.
@@ -34,6 +37,10 @@ class Lowering {
   bool stored(const Operand& o) const { return code_.tensors[o.tensor].kind == Tensor::Kind::parameter; }
   const Shape& shape() const { return values_[current_].shape; }
   bool training() const { return training_; }
+  // Of the current node.
+  double label_smoothing() const {
+    return training_ && smoothing_ && smoothing_->nodes.contains(current_) ? smoothing_->amount : 0;
+  }
 
  private:
   Operand made(Tensor, Shape);  // a new value of the current node
@@ -46,6 +53,7 @@ class Lowering {
   const Graph& graph_;
   const std::vector<Value>& values_;
   bool training_;
+  const LabelSmoothing* smoothing_;
   std::size_t current_ = 0;
   Lowered code_;
   // Delays that were lowered before their input: instruction, input node.

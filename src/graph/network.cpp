@@ -27,6 +27,7 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   backend = make_backend(options.device, options.compute_type);
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
+    label_smoothing = graph::smooth_labels(graph, *criterion, options.label_smoothing);
     training = make(criterion_roots(), program_options(criterion));
     for (const graph::Tensor& t : training->program.code().tensors)
       if (t.shard) shards.emplace(t.node, *t.shard);
@@ -114,7 +115,8 @@ graph::Program::Options Network::Impl::program_options(std::optional<std::size_t
           .image_layouts = options.image_layouts,
           .half_values = options.half_values,
           .model_parallel = divided() ? &options.model_parallel : nullptr,
-          .shards = &shards};
+          .shards = &shards,
+          .label_smoothing = &label_smoothing};
 }
 
 std::vector<Network::Input> Network::Impl::inputs_of(const std::vector<std::size_t>& roots) const {

@@ -73,6 +73,7 @@ struct Network::Impl {
   std::vector<std::size_t> order;    // nodes in use
   std::vector<graph::Value> values;  // by node
   std::optional<std::size_t> criterion;
+  graph::LabelSmoothing label_smoothing;
   std::vector<std::size_t> evaluations;
 
   Parameters parameters;
@@ -158,7 +159,7 @@ struct Network::Impl {
   }
   void metrics(Executable& e, StepMetrics& t) const { metrics(e, e.run.columns, e.run.sums.get(), t); }
   void metrics(Executable& e, std::span<const std::size_t> columns, const double* sums, StepMetrics&) const;
-  double total(Executable& e, std::size_t node, const double* sums) const;
+  double total(Executable& e, std::size_t node, const graph::Operand& value, const double* sums) const;
   bool can_defer_metrics() const;
   void keep_results(Executable& e);
   void finish_earliest(StepMetrics&);

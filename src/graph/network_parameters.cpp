@@ -11,6 +11,9 @@
 namespace tutti {
 namespace {
 
+// Behind its first axis there are only axes of length 1.
+bool is_vector(const Shape& shape) { return shape.elements() == shape[0]; }
+
 using graph::is_statistic;
 
 // The first axis; of a convolution's kernel, whose first axes are short, those that make a column of a useful length
@@ -66,6 +69,7 @@ void Network::Impl::lay_out_parameters() {
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
     if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
+    s.vector = is_vector(s.shard ? s.shard->whole : s.shape);
     s.sparse_gradient = ready.sparse, s.sparse_by_row = ready.sparse_by_row;
     slice_of[index] = parameters.slices.size();
     const auto chunks = cut(parameters.slices.size(), s, ready.unit);

@@ -43,6 +43,7 @@ class Placer : PlacedValues {
       const bool root = std::find(roots.begin(), roots.end(), node) != roots.end();
       o = root && o.per_sample ? at(o, Place::own) : as_it_lies(o);
     }
+    for (auto& [node, o] : code_.divisor_of_node) o = as_it_lies(o);
   }
 
  private:

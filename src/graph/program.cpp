@@ -35,8 +35,10 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                  .fused_products = backend.fuses_products(),
                  .fused_recurrent_inputs = backend.fuses_recurrent_inputs(),
                  .model_parallel = options.model_parallel,
-                 .shards = options.shards});
+                 .shards = options.shards,
+                 .label_smoothing = options.label_smoothing});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
+  for (const auto& [node, divisor] : code_.divisor_of_node) roots_.insert(divisor.tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
   for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
   for (const auto& i : code_.instructions) additive_ = additive_ && !over_whole_share(i);

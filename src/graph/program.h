@@ -50,6 +50,7 @@ class Program {
     bool winograd = true, image_layouts = true, half_values = true;
     const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
     const Shards* shards = nullptr;                 // that the training program of the network has chosen
+    const LabelSmoothing* label_smoothing = nullptr;
   };
   Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
           const Options& options);

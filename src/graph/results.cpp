@@ -29,29 +29,30 @@ std::span<const float> Network::Impl::on_host(const float* values, std::size_t c
   return workspace;
 }
 
-double Network::Impl::total(Executable& e, std::size_t node, const double* sums) const {
-  const graph::Operand& o = e.program.code().of_node.at(node);
+double Network::Impl::total(Executable& e, std::size_t node, const graph::Operand& o, const double* sums) const {
   if (e.program.sums_in_double(o.tensor)) return sums[o.tensor];
   double sum = 0;
   for (const float value : on_host(e.run.value(o), e.run.count(o), e.host[node])) sum += value;
   return sum;
 }
 
-// Values with a sample axis count their own samples, all others those of the default axis.
+// Ratios count what they are divided by. Values with a sample axis count their own samples, all others those of the default axis.
 void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns, const double* sums,
                             StepMetrics& t) const {
   const auto& code = e.program.code();
   const double samples = static_cast<double>(code.axes.empty() ? 0 : columns[default_axis(code)]);
   const auto count = [&](std::size_t node) {
     const graph::Operand& o = code.of_node.at(node);
+    const auto divisor = code.divisor_of_node.find(node);
+    if (divisor != code.divisor_of_node.end()) return total(e, node, divisor->second, sums);
     return o.per_sample ? static_cast<double>(columns[o.axis]) : samples;
   };
   if (criterion) {
-    t.criterion += total(e, *criterion, sums);
+    t.criterion += total(e, *criterion, code.of_node.at(*criterion), sums);
     t.criterion_count += count(*criterion);
   }
   for (std::size_t i = 0; i < evaluations.size(); ++i) {
-    t.evaluations[i].sum += total(e, evaluations[i], sums);
+    t.evaluations[i].sum += total(e, evaluations[i], code.of_node.at(evaluations[i]), sums);
     t.evaluations[i].count += count(evaluations[i]);
   }
 }

@@ -117,6 +117,15 @@ Shape softmax_criterion(const Call& c) {
   return criterion(c);
 }
 
+Shape class_metric(const Call& c) {
+  const std::size_t classes = c.in[1].elements(), wanted = whole_number(c, "class", 0);
+  if (classes > 0 && (classes < 2 || wanted >= classes))
+    c.fail(fmt::format("class = {} of {}", wanted, c.operand(1)),
+           classes < 2 ? "the predictions need an element for each of two or more classes"
+                       : fmt::format("classes count from 0 to {}", classes - 1));
+  return criterion(c);
+}
+
 Shape class_criterion(const Call& c) {
   const Shape &label = c.in[0], &z = c.in[1], &w = c.in[2], &scores = c.in[3];
   if (label.elements() != ClassLoss::label_floats)
@@ -295,6 +304,7 @@ const Row rows[] = {
     // Criteria.
     {"CrossEntropyWithSoftmax", 2, 2, softmax_criterion, of_criterion},  // labels, z; axis=0
     {"ClassificationError", 2, 2, softmax_criterion, of_criterion},      // labels, z; topN=1, axis=0
+    {"Precision Recall F1Score", 2, 2, class_metric, of_criterion},      // labels, z; class=1
     {"CrossEntropy", 2, 2, criterion, of_criterion},                     // labels, probabilities
     {"SquareError", 2, 2, criterion, of_criterion},
     {"Logistic", 2, 2, criterion, of_criterion},          // label, probability

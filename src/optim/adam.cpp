@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam and 1-bit Adam (semantics: docs/optimizers.md).
+// Adam, AdamW, LAMB and 1-bit Adam (semantics: docs/optimizers.md).
 #include <fmt/format.h>
 
 #include <cmath>
@@ -38,16 +38,61 @@ class AdamRule : public Rule {
         constants_{as_float(o.beta1), as_float(o.beta2), 0, 0, 0, as_float(o.epsilon)} {}
   // The bias corrections after steps_ steps, of which the variance took part in `squared`.
   void correct(const StepScalars& s, std::int64_t squared) {
-    const double n = static_cast<double>(s.columns);
-    step_factor_ = n / (1 - std::pow(beta1_, static_cast<double>(steps_)));
-    constants_.inverse_n = as_float(1 / n);
+    n_ = static_cast<double>(s.columns);
+    step_factor_ = n_ / (1 - std::pow(beta1_, static_cast<double>(steps_)));
+    constants_.inverse_n = as_float(1 / n_);
     constants_.root_correction = as_float(1 / std::sqrt(1 - std::pow(beta2_, static_cast<double>(squared))));
   }
 
   const double beta1_, beta2_;
   AdamConstants constants_;
-  double step_factor_ = 0;
+  double n_ = 0, step_factor_ = 0;
   std::int64_t steps_ = 0;
+};
+
+// Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+class AdamWRule final : public AdamRule {
+ public:
+  AdamWRule(const OptimizerOptions& o, const Kernels& k)
+      : AdamRule("adamW",
+                 fmt::format("AdamW, beta1 {}, beta2 {}, epsilon {:g}, weight decay {:g}", o.beta1, o.beta2,
+                             as_float(o.epsilon), o.weight_decay),
+                 o, k),
+        decay_(o.weight_decay) {}
+  void apply(const Run& r, float rate) override {
+    constants_.rate = as_float(rate * step_factor_);
+    const float keep = as_float(1 - static_cast<double>(rate) * n_ * decay_ * r.decay);
+    k_.run(AdamW{weights(r), gradients(r), state(0, r), state(1, r), constants_, keep}, r.count);
+  }
+
+ private:
+  const double decay_;
+};
+
+// You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020. The function phi of
+// the paper is the identity. Vectors, and parameters without regularisation, are updated as by Adam.
+class LambRule final : public AdamRule {
+ public:
+  LambRule(const OptimizerOptions& o, const Kernels& k)
+      : AdamRule("lamb",
+                 fmt::format("LAMB, beta1 {}, beta2 {}, epsilon {:g}, weight decay {:g}", o.beta1, o.beta2,
+                             as_float(o.epsilon), o.weight_decay),
+                 o, k),
+        decay_(o.weight_decay) {}
+  Sums sums() const override { return Sums::scaled_and_weights; }
+  bool needs_sums(const Slice& s) const override { return !s.vector && s.regularization_multiplier > 0; }
+  void scale(const Run& r, double* sum) override {
+    AdamConstants c = constants_;
+    c.rate = as_float(step_factor_ / n_);
+    k_.run(LambDirection{weights(r), gradients(r), state(0, r), state(1, r), c, as_float(decay_ * r.decay)}, r.count,
+           sum);
+  }
+  void descend(const Run& r, float rate, const ParameterSums& s) override {
+    k_.run(DescendByTrust{weights(r), gradients(r), as_float(rate * n_), s.weights, s.scaled}, r.count);
+  }
+
+ private:
+  const double decay_;
 };
 
 // 1-bit Adam (Tang et al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
@@ -118,6 +163,8 @@ class OneBitAdamRule final : public AdamRule {
 
 std::unique_ptr<Rule> make_adam(const OptimizerOptions& o, const Kernels& k) {
   if (o.rule == UpdateRule::one_bit_adam) return std::make_unique<OneBitAdamRule>(o, k);
+  if (o.rule == UpdateRule::adam_w) return std::make_unique<AdamWRule>(o, k);
+  if (o.rule == UpdateRule::lamb) return std::make_unique<LambRule>(o, k);
   return std::make_unique<AdamRule>(o, k);
 }
 

@@ -195,6 +195,15 @@ struct Noise {
   }
 };
 
+// a += rate (w - a)
+struct MoveTowards {
+  static constexpr Turn turn = Turn::rule;
+  float* a;
+  const float* w;
+  float rate;
+  [[gnu::always_inline]] constexpr void operator()(std::size_t i) const { a[i] += rate * (w[i] - a[i]); }
+};
+
 // Rules that scale gradients return the multiplier.
 struct Adagrad {
   float *g, *a;
@@ -274,6 +283,92 @@ struct Adam {
     m[i] = mean;
     v[i] = square;
     w[i] -= c.rate * mean / (root(square) * c.root_correction + c.epsilon);
+  }
+};
+
+// Adam with decoupled weight decay: first w *= keep.
+struct AdamW {
+  float* w;
+  const float* g;
+  float *m, *v;
+  AdamConstants c;
+  float keep;
+  [[gnu::always_inline]] constexpr void operator()(std::size_t i, float gradient) const {
+    const float x = gradient * c.inverse_n;
+    const float mean = c.beta1 * m[i] + (1.0f - c.beta1) * x;
+    const float square = c.beta2 * v[i] + (1.0f - c.beta2) * (x * x);
+    m[i] = mean;
+    v[i] = square;
+    const float kept = keep * w[i];
+    w[i] = kept - c.rate * mean / (root(square) * c.root_correction + c.epsilon);
+  }
+};
+
+// The direction of LAMB: g = the step of Adam (c.rate corrects the mean) + decay w. Returns its square.
+struct LambDirection {
+  const float* w;
+  float *g, *m, *v;
+  AdamConstants c;
+  float decay;
+  [[gnu::always_inline]] constexpr double operator()(std::size_t i, float gradient) const {
+    const float x = gradient * c.inverse_n;
+    const float mean = c.beta1 * m[i] + (1.0f - c.beta1) * x;
+    const float square = c.beta2 * v[i] + (1.0f - c.beta2) * (x * x);
+    m[i] = mean;
+    v[i] = square;
+    const float step = c.rate * mean / (root(square) * c.root_correction + c.epsilon);
+    const float direction = step + decay * w[i];
+    g[i] = direction;
+    return static_cast<double>(direction) * direction;
+  }
+};
+// w -= rate g |w|/|g| with the norms of the whole parameter, whose squares are given; w -= rate g if one of them is 0.
+struct DescendByTrust {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float rate;
+  const double *weights, *directions;
+  [[gnu::always_inline]] constexpr Plainly<Descend, turn> begun() const {
+    const double of_weights = root(*weights), of_directions = root(*directions);
+    const bool adapts = of_weights > 0 && of_directions > 0;
+    return {{w, g, adapts ? static_cast<float>(rate * (of_weights / of_directions)) : rate}};
+  }
+};
+
+// g *= inverse_n. Returns the square.
+struct Mean {
+  float* g;
+  float inverse_n;
+  [[gnu::always_inline]] constexpr double operator()(std::size_t i, float gradient) const {
+    const float x = gradient * inverse_n;
+    g[i] = x;
+    return static_cast<double>(x) * x;
+  }
+};
+// LARS on mean gradients: s = mu s + gain trust (g + decay w); w -= s, where trust = coefficient |w|/(|g| + decay |w|)
+// with the norms of the whole parameter, or 1 if one of them is 0.
+struct Lars {
+  static constexpr Turn turn = Turn::rule;
+  float* w;
+  const float* g;
+  float *s, mu, gain, coefficient, decay;
+  const double *weights, *gradients;
+  struct Step {
+    float* w;
+    const float* g;
+    float *s, mu, gain, decay;
+    [[gnu::always_inline]] constexpr void operator()(std::size_t i, float x) const {
+      const float next = mu * s[i] + gain * (x + decay * w[i]);
+      s[i] = next;
+      w[i] -= next;
+    }
+  };
+  [[gnu::always_inline]] constexpr Plainly<Step, turn> begun() const {
+    const double of_weights = root(*weights), of_gradients = root(*gradients);
+    const bool adapts = of_weights > 0 && of_gradients > 0;
+    const double trust = adapts ? coefficient * of_weights / (of_gradients + decay * of_weights) : 1.0;
+    return {{w, g, s, mu, static_cast<float>(gain * trust), decay}};
   }
 };
 

@@ -36,10 +36,10 @@ struct Kernels {
   std::size_t block;  // floats that all options are applied to at a time, so that they stay in the first-level cache
   std::tuple<Loop<Descend>, Loop<DescendByMean>, Loop<Momentum>, Loop<Nesterov>, Loop<LimitNorm>, Loop<Truncate>,
              Loop<AddScaled>, Loop<Shrink>, Loop<Noise>, Loop<FsAdagrad<true>>, Loop<FsAdagrad<false>>, Loop<Adam>,
-             Loop<Contribute>, Loop<FrozenAdam>, Loop<Textbook>>
+             Loop<AdamW>, Loop<DescendByTrust>, Loop<Lars>, Loop<MoveTowards>, Loop<Contribute>, Loop<FrozenAdam>, Loop<Textbook>>
       loops;
   // Sums over a whole parameter are in the same kind of memory as the weights; only the kernels read them.
-  std::tuple<Sum<Squares>, Sum<Adagrad>, Sum<RmsProp>> sums;
+  std::tuple<Sum<Squares>, Sum<Adagrad>, Sum<RmsProp>, Sum<LambDirection>, Sum<Mean>> sums;
   void (*clear)(float* s, std::size_t n);
   void (*clear_sums)(double* sums, std::size_t count);
 

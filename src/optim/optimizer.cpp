@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by all update rules, in the order of docs/optimizers.md: clip, L2, rule, noise, L1. Elementwise work is done
 // in blocks that stay in the first-level cache, so options cost no extra memory traffic. Work on a whole parameter (its
-// norm, its mean multiplier) waits for the last of its chunks, so results do not depend on chunk sizes.
+// norm, its mean multiplier) waits for the last of its chunks, and clipping by the global norm for the last of all, so
+// results do not depend on chunk sizes.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/cuda_library.h"
@@ -36,20 +38,23 @@ class RuleOptimizer final : public Optimizer {
       rule_ = make_rule(options_, *k_);
     }
     rule_->bind(p);
-    if (waits()) sums_ = FloatBuffer(2 * p.slices.size() * sizeof(double) / sizeof(float), p.weights);
+    if (sums()) sums_ = FloatBuffer(sums() * sizeof(double) / sizeof(float), p.weights);
     chunks_.assign(p.slices.size(), 0);
     arrived_.assign(p.slices.size(), 0);
     for (const GradientChunk& chunk : p.chunks) ++chunks_[chunk.slice];
+    all_chunks_.resize(p.chunks.size());
+    std::iota(all_chunks_.begin(), all_chunks_.end(), std::size_t{0});
   }
 
   void begin_step(const StepScalars& s) override {
     std::fill(arrived_.begin(), arrived_.end(), 0);
+    all_arrived_ = 0;
     step_ = s;
     skip_ = s.columns == 0 || s.learning_rate <= 0.01 * options_.min_learning_rate;
     if (skip_) return;
     ++updates_;
     limit_ = options_.clipping_per_sample * static_cast<double>(s.columns);
-    if (waits()) k_->clear_sums(squares_of(0), 2 * p_->slices.size());
+    if (sums()) k_->clear_sums(squares_of(0), sums());
     rule_->begin_step(s);
   }
 
@@ -57,9 +62,12 @@ class RuleOptimizer final : public Optimizer {
 
   void update_all(std::span<const std::size_t> chunks) override {
     if (skip_) return;
-    if (k_->begin_together) k_->begin_together();
-    for (const std::size_t chunk : chunks) update_one(chunk);
-    if (k_->end_together) k_->end_together();
+    if (!clips_globally()) return update_together(chunks);
+    assert(all_arrived_ + chunks.size() <= all_chunks_.size());
+    all_arrived_ += chunks.size();
+    if (all_arrived_ < all_chunks_.size()) return;
+    clip_global_norm();
+    update_together(all_chunks_);
   }
 
   void reset_momentum() override { rule_->reset_momentum(); }
@@ -84,13 +92,16 @@ class RuleOptimizer final : public Optimizer {
     rule_->archive(a);
   }
 
-  bool works_on_parts() const override { return !waits(); }
+  bool works_on_parts() const override { return !waits() && !clips_globally(); }
+  bool works_on_parameters() const override { return !clips_globally(); }
 
   std::string describe() const override {
     std::string text = rule_->describe();
     if (clips())
       text += fmt::format(", gradients clipped {} {:g} per sample",
                           options_.clip_by_truncation ? "element-wise at" : "to norm", options_.clipping_per_sample);
+    if (clips_globally())
+      text += fmt::format(", all gradients together clipped to norm {:g} per sample", options_.global_norm_per_sample);
     if (options_.l2 > 0) text += fmt::format(", L2 {:g}", options_.l2);
     if (options_.l1 > 0) text += fmt::format(", L1 {:g}", options_.l1);
     if (options_.noise > 0) text += fmt::format(", noise {:g}", options_.noise);
@@ -98,24 +109,33 @@ class RuleOptimizer final : public Optimizer {
   }
 
  private:
+  void update_together(std::span<const std::size_t> chunks) {
+    if (k_->begin_together) k_->begin_together();
+    for (const std::size_t chunk : chunks) update_one(chunk);
+    if (k_->end_together) k_->end_together();
+  }
+
   void update_one(std::size_t index) {
     const GradientChunk& chunk = p_->chunks[index];
     if (!waits()) return elementwise(chunk.slice, chunk.first_column, chunk.columns);
     assert(arrived_[chunk.slice] < chunks_[chunk.slice]);
     if (++arrived_[chunk.slice] < chunks_[chunk.slice]) return;
     if (clips() && !options_.clip_by_truncation) clip_norm(chunk.slice);
-    if (rule_->averages()) return averaged(chunk.slice);
+    if (rule_->needs_sums(p_->slices[chunk.slice])) return by_sums(chunk.slice);
     elementwise(chunk.slice, 0, p_->slices[chunk.slice].columns);
   }
 
   bool clips() const { return std::isfinite(options_.clipping_per_sample); }
-  bool waits() const { return rule_->averages() || (clips() && !options_.clip_by_truncation); }
+  bool clips_globally() const { return std::isfinite(options_.global_norm_per_sample); }
+  bool waits() const { return rule_->sums() != Rule::Sums::none || (clips() && !options_.clip_by_truncation); }
 
   float rate(const Slice& s) const { return static_cast<float>(step_.learning_rate * s.learning_rate_multiplier); }
 
-  // Sums over a parameter, two for each.
-  double* squares_of(std::size_t slice) { return reinterpret_cast<double*>(sums_.data()) + 2 * slice; }
-  double* multipliers_of(std::size_t slice) { return squares_of(slice) + 1; }
+  // Sums over a parameter, three for each: squared gradients, what scale() adds up, squared weights. Then squared
+  // gradients of the parameters without and with a shard.
+  std::size_t sums() const { return waits() || clips_globally() ? 3 * p_->slices.size() + 2 : 0; }
+  double* squares_of(std::size_t slice) { return reinterpret_cast<double*>(sums_.data()) + 3 * slice; }
+  double* global_squares() { return squares_of(p_->slices.size()); }
 
   // Of a parameter that several ranks hold parts of: the sums over all parts.
   void sum_parts(std::size_t slice, std::span<double> sums) {
@@ -134,18 +154,37 @@ class RuleOptimizer final : public Optimizer {
     for_runs(slice, 0, columns, [&](const Run& r) { k_->run(LimitNorm{g + r.offset, squares, limit_}, r.count); });
   }
 
+  // The sum of all squares in a fixed order, at once and not with what is launched together: the host may add to it.
+  void clip_global_norm() {
+    float* g = p_->gradients.data();
+    const auto of_all = [&](const auto& body) {
+      for (std::size_t s = 0; s < p_->slices.size(); ++s)
+        for_runs(s, 0, p_->slices[s].columns, [&](const Run& r) { body(p_->slices[s].shard.has_value(), r); });
+    };
+    double* const squares = global_squares();
+    of_all([&](bool shard, const Run& r) { k_->run(Squares{g + r.offset}, r.count, squares + (shard ? 1 : 0)); });
+    if (!p_->slices.empty() && p_->slices.back().shard) {
+      p_->weights.memory().synchronize();
+      p_->sum_over_shards({squares + 1, 1});
+      squares[0] += squares[1];
+    }
+    const double limit = options_.global_norm_per_sample * static_cast<double>(step_.columns);
+    of_all([&](bool, const Run& r) { k_->run(LimitNorm{g + r.offset, squares, limit}, r.count); });
+  }
+
   // Calls body for the runs of elements to update: all columns, or the sparse rows of the step.
   template <class Body>
   void for_runs(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
     const Slice& s = p_->slices[slice];
-    if (!s.sparse_gradient) return body(Run{s.offset + first_column * s.rows, columns * s.rows, false});
+    const double decay = s.regularization_multiplier;
+    if (!s.sparse_gradient) return body(Run{s.offset + first_column * s.rows, columns * s.rows, false, decay});
     const auto& rows = p_->sparse_rows[slice];
     const std::size_t size = s.sparse_by_row ? 1 : s.rows, repeats = s.sparse_by_row ? s.columns : 1;
     for (std::size_t r = 0; r < repeats; ++r)
       for (std::size_t i = 0; i < rows.size();) {
         const std::size_t first = i++;
         while (i < rows.size() && rows[i] == rows[i - 1] + 1) ++i;
-        body(Run{s.offset + r * s.rows + rows[first] * size, (i - first) * size, true});
+        body(Run{s.offset + r * s.rows + rows[first] * size, (i - first) * size, true, decay});
       }
   }
 
@@ -153,7 +192,7 @@ class RuleOptimizer final : public Optimizer {
   void for_blocks(std::size_t slice, std::size_t first_column, std::size_t columns, const Body& body) const {
     for_runs(slice, first_column, columns, [&](const Run& run) {
       for (std::size_t i = 0; i < run.count; i += k_->block)
-        body(Run{run.offset + i, std::min(k_->block, run.count - i), run.sparse});
+        body(Run{run.offset + i, std::min(k_->block, run.count - i), run.sparse, run.decay});
     });
   }
 
@@ -187,20 +226,21 @@ class RuleOptimizer final : public Optimizer {
     });
   }
 
-  void averaged(std::size_t slice) {
+  void by_sums(std::size_t slice) {
     const Slice& s = p_->slices[slice];
-    double* const sum = multipliers_of(slice);
-    double count = 0;
+    ParameterSums sums{squares_of(slice) + 1, squares_of(slice) + 2};
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
       before_rule(s, part);
-      rule_->scale(part, sum);
-      count += static_cast<double>(part.count);
+      rule_->scale(part, sums.scaled);
+      sums.count += static_cast<double>(part.count);
     });
-    sum_parts(slice, {sum, 1});
-    sum_parts(slice, {&count, 1});
+    if (rule_->sums() == Rule::Sums::scaled_and_weights)
+      for_runs(slice, 0, s.columns,
+               [&](const Run& r) { k_->run(Squares{p_->weights.data() + r.offset}, r.count, sums.weights); });
+    sum_parts(slice, {sums.scaled, 2});
+    sum_parts(slice, {&sums.count, 1});
     for_blocks(slice, 0, s.columns, [&](const Run& part) {
-      k_->run(DescendByMean{p_->weights.data() + part.offset, p_->gradients.data() + part.offset, rate(s), sum, count},
-              part.count);
+      rule_->descend(part, rate(s), sums);
       after_rule(s, part);
     });
   }
@@ -210,7 +250,9 @@ class RuleOptimizer final : public Optimizer {
   std::unique_ptr<Rule> rule_;
   Parameters* p_ = nullptr;
   std::vector<std::size_t> chunks_, arrived_;  // per slice
-  FloatBuffer sums_;                           // where the weights are
+  std::vector<std::size_t> all_chunks_;        // in their order
+  std::size_t all_arrived_ = 0;
+  FloatBuffer sums_;  // where the weights are
   StepScalars step_;
   double limit_ = 0;
   bool skip_ = true;

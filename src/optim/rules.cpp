@@ -82,10 +82,13 @@ class ScalingRule : public Rule {
       : Rule(std::move(name), description + (o.norm_with_average ? ", normalised by its mean multiplier" : ""), k,
              std::move(states)),
         averages_(o.norm_with_average) {}
-  bool averages() const final { return averages_; }
+  Sums sums() const final { return averages_ ? Sums::scaled : Sums::none; }
   void apply(const Run& r, float rate) final {
     scale(r, nullptr);
     k_.run(Descend{weights(r), gradients(r), rate}, r.count);
+  }
+  void descend(const Run& r, float rate, const ParameterSums& s) final {
+    k_.run(DescendByMean{weights(r), gradients(r), rate, s.scaled, s.count}, r.count);
   }
 
  private:
@@ -178,8 +181,12 @@ std::unique_ptr<Rule> make_rule(const OptimizerOptions& o, const Kernels& k) {
     case UpdateRule::rms_prop:
       return std::make_unique<RmsPropRule>(o, k);
     case UpdateRule::adam:
+    case UpdateRule::adam_w:
+    case UpdateRule::lamb:
     case UpdateRule::one_bit_adam:
       return make_adam(o, k);
+    case UpdateRule::lars:
+      return make_lars(o, k);
     case UpdateRule::rms_prop_textbook:
       return std::make_unique<TextbookRule>(o, k);
   }

@@ -17,6 +17,14 @@ namespace tutti::optim {
 struct Run {
   std::size_t offset = 0, count = 0;
   bool sparse = false;
+  double decay = 1;  // factor on the weight decay: the parameter's regularization_multiplier
+};
+
+// Sums over a whole parameter. They are where the weights are, and only kernels read them.
+struct ParameterSums {
+  double* scaled = nullptr;   // what scale() adds up
+  double* weights = nullptr;  // squares of the weights before the update
+  double count = 0;           // elements
 };
 
 class Rule {
@@ -34,10 +42,13 @@ class Rule {
   void bind(Parameters&);
   virtual void begin_step(const StepScalars&) {}
   virtual void apply(const Run&, float rate) = 0;
-  // Rules that divide by a parameter's mean multiplier scale the gradient of every run, which adds the multipliers to
-  // *sum; then the weights descend by the mean, in place of apply().
-  virtual bool averages() const { return false; }
+  // Rules that need sums over whole parameters: scale() prepares the gradient of every run and adds to *sum; then
+  // descend() updates the weights by the sums, in place of apply().
+  enum class Sums { none, scaled, scaled_and_weights };
+  virtual Sums sums() const { return Sums::none; }
+  virtual bool needs_sums(const Slice&) const { return sums() != Sums::none; }
   virtual void scale(const Run& run, double* sum) { (void)run, (void)sum; }
+  virtual void descend(const Run& run, float rate, const ParameterSums& s) { (void)run, (void)rate, (void)s; }
   void reset_momentum();
   // Of rules that exchange more than gradients: see Optimizer. What apply() finds is `unit()` times a sum of gradients.
   virtual Summed summed() const { return Summed::gradients; }
@@ -64,7 +75,8 @@ class Rule {
 
 inline float as_float(double x) { return static_cast<float>(x); }
 
-std::unique_ptr<Rule> make_adam(const OptimizerOptions&, const Kernels&);  // adam.cpp: Adam or 1-bit Adam
+std::unique_ptr<Rule> make_adam(const OptimizerOptions&, const Kernels&);  // adam.cpp: all kinds of Adam
+std::unique_ptr<Rule> make_lars(const OptimizerOptions&, const Kernels&);  // lars.cpp
 std::unique_ptr<Rule> make_rule(const OptimizerOptions&, const Kernels&);
 // The optimizer over a chosen set of kernels, for tests that compare them.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&, const Kernels&);

@@ -19,6 +19,7 @@
 #include "train/memory_blocks.h"
 #include "train/replica_check.h"
 #include "train/run_metrics.h"
+#include "train/saved_weights.h"
 #include "train/whole_model.h"
 #include "tutti/log.h"
 
@@ -52,6 +53,21 @@ void archive_rank_state(Training& t, Archive& a) {
   for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
 }
 
+// The model of the file holds the average and the state the weights. A run without an average goes on with the weights.
+void archive_average(Training& t, Archive* to, bool loading) {
+  if (loading ? !WeightAverage::is_in(*to) : !t.average) return;
+  WeightAverage not_kept(0);
+  if (!t.average) not_kept.bind(t.network->parameters());
+  WeightAverage& average = t.average ? *t.average : not_kept;
+  if (t.layer_ranks) {
+    WholeArchive whole(to, loading, t.network->parameters(), *t.layer_ranks);
+    average.archive(whole);
+  } else if (to) {
+    average.archive(*to);
+  }
+  if (loading) average.swap();
+}
+
 // Whole values, where ranks hold parts. `to`: null on ranks that do not save.
 void archive_optimizer(Training& t, Archive* to, bool loading) {
   const auto* sharded = dynamic_cast<const ShardedOptimizer*>(t.optimizer.get());
@@ -66,7 +82,7 @@ void archive_optimizer(Training& t, Archive* to, bool loading) {
 
 CheckpointParts parts_of(Training& t, ModelView model) {
   return {std::move(model),
-          [&](Archive* to) { archive_optimizer(t, to, false); },
+          [&](Archive* to) { archive_optimizer(t, to, false), archive_average(t, to, false); },
           [&](Archive& a) { archive_common_state(t, a); },
           [&](Archive& a) { archive_rank_state(t, a); },
           t.method_name,
@@ -157,6 +173,7 @@ void archive_all(Training& t, Archive& a) {
   archive_exchange_state(t, a, WeightExchange::Section::per_rank);
   t.grad_scaler.archive(a);
   t.optimizer->archive(a);
+  if (t.average) t.average->archive(a);
 }
 
 // Only counts.
@@ -193,6 +210,7 @@ void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
   or_else("give the network the layers and sizes that it had", [&] { load_model(point, model.view, *t.world); });
   model.scatter();
+  if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())
     t.network->precompute_restored(load_graph(point.model, t.world, point.model_kind()));
   const CheckpointState s = or_else(
@@ -201,7 +219,7 @@ void load(Training& t, const ResumePoint& point) {
                   point.checkpoint),
       [&] {
         return load_state(
-            point, [&](Archive& a) { archive_optimizer(t, &a, true); }, *t.world);
+            point, [&](Archive& a) { archive_optimizer(t, &a, true), archive_average(t, &a, true); }, *t.world);
       });
   t.progress = static_cast<const Progress&>(s);
   t.adjust = s.adjust;
@@ -312,7 +330,7 @@ void rewind(Training& t) {
 void save_final_model(Training& t) {
   t.progress.epoch = t.sgd.max_epochs;
   t.progress.begin_epoch();
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   store(t);
 }
 
@@ -359,7 +377,7 @@ std::int64_t next_checkpoint(const Training& t) {
 }
 
 void checkpoint(Training& t) {
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   share_statistics(t);
   store(t);
 }
@@ -370,6 +388,7 @@ void prepare_checkpoints(Training& t) {
   for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
   SizesArchive count(sizes);
   t.optimizer->archive(count);
+  if (t.average) t.average->archive(count);
   t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
 }
 

@@ -34,7 +34,7 @@ class OptimizerState final : public ByteArchive {
   }
 
   bool loading() const override { return true; }
-  bool has(std::string_view) const override { return true; }
+  bool has(std::string_view name) const override { return !name.starts_with("average/"); }
   std::size_t text_size(std::string_view, const std::string& now) override { return now.size(); }
   void entry(std::string_view name, EntryType type, std::span<std::byte> to) override {
     if (name == "rule") {

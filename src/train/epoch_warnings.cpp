@@ -141,10 +141,11 @@ std::string slow_exchange_warning(const EpochTimes& t, const SharedEpoch& e) {
   const std::int64_t factor = rarer_by(exchange, (e.ranks - 1) * compute);
   if (2 * x.exchanges > e.minibatches)
     text += fmt::format(
-        ", after every {} samples of a rank (minibatchSize = {}). fix: minibatchSize = {} or more, fewer gradientBits, "
+        ", after every {} samples of a rank (minibatchSize = {}{}). fix: minibatchSize = {} or more, fewer gradientBits, "
         "a "
         "method that exchanges less often (BlockMomentumSGD), or fewer ranks",
-        std::max<std::int64_t>(1, e.minibatch / e.ranks), e.minibatch, e.minibatch * factor);
+        std::max<std::int64_t>(1, e.minibatch * e.accumulated / e.ranks), e.minibatch,
+        e.accumulated > 1 ? fmt::format(", {} accumulated", e.accumulated) : "", e.minibatch * factor);
   else
     text += fmt::format(
         " in {} exchanges of {} minibatches. fix: exchange {} times less often (blockSize, period, syncPeriod), fewer "
@@ -175,7 +176,8 @@ void judge_exchange(Training& t, std::int64_t minibatch) {
   const bool shared = t.warm_start.parallel_throughout(t.progress.epoch);
   if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
   const std::string warning =
-      slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches()});
+      slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches(),
+                                       t.sgd.gradient_accumulation});
   t.exchange_judged = !warning.empty();
   if (t.exchange_judged) log::warning(warning);
 }
@@ -196,7 +198,7 @@ void advise(const Training& t) {
   const std::string advice = t.parallel->method.advice(epochs * std::min(t.samples_per_epoch, most));
   if (!advice.empty()) log::warning(advice);
   if (!t.sgd.parallel.exchanges() || epochs <= 0) return;
-  const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.minibatch_size.at(static_cast<std::size_t>(first))};
+  const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.update_size(t.sgd.minibatch_size.at(static_cast<std::size_t>(first)))};
   for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 

@@ -52,7 +52,8 @@ struct SharedEpoch {
   std::int64_t epoch = 1;  // counts from 1
   int ranks = 1;
   std::int64_t minibatch = 0;  // over all ranks
-  std::int64_t minibatches = 0;
+  std::int64_t minibatches = 0;  // updates
+  std::int64_t accumulated = 1;  // minibatches per update
 };
 
 // Returns a warning with its reason and the setting to change; empty if the ranks gain time, or lose it to something

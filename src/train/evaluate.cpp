@@ -6,6 +6,7 @@
 
 #include "base/activity.h"
 #include "train/checkpointing.h"
+#include "train/saved_weights.h"
 #include "tutti/log.h"
 
 namespace tutti {
@@ -60,7 +61,7 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
 }
 
 std::vector<StepMetrics::Evaluation> validate(Training& t, std::int64_t minibatch) {
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   share_statistics(t);
   if (!t.cv_reader) return {};
   EpochPlan plan;

@@ -18,9 +18,11 @@ struct Training;
 
 class WeightUpdate final : public ReducedGradientSink {
  public:
-  // `updates`: false if the learning rate is too small to change any weight, as in CNTK.
-  WeightUpdate(Optimizer& optimizer, WeightExchange& weights, const StepRates& rates, bool updates)
-      : optimizer_(optimizer), weights_(weights), rates_(rates), updates_(updates) {}
+  // A learning rate up to `too_small` changes no weight, as in CNTK.
+  WeightUpdate(Optimizer& optimizer, WeightExchange& weights, double too_small)
+      : optimizer_(optimizer), weights_(weights), too_small_(too_small) {}
+
+  void use(const StepRates& rates) { rates_ = rates, updates_ = rates.learning_rate > too_small_; }
 
   // With `hold`, nothing is updated until apply_held().
   void begin_step(bool hold);
@@ -42,8 +44,9 @@ class WeightUpdate final : public ReducedGradientSink {
 
   Optimizer& optimizer_;
   WeightExchange& weights_;
-  const StepRates rates_;
-  const bool updates_;
+  const double too_small_;
+  StepRates rates_;  // of the current step
+  bool updates_ = false;
   bool begun_ = false, skipped_ = false, holds_ = false;
   std::vector<std::size_t> held_;
   std::int64_t held_columns_ = 0;

@@ -12,13 +12,14 @@ TrialRun try_steps(Training& t, std::int64_t warm_up, std::int64_t steps) {
   t.network->initialize_parameters();
   precompute(t);
   start_method(t);
+  if (t.average) t.average->bind(t.network->parameters()), t.average->restart();
   const EpochSettings settings = current_settings(t);
   TrialRun run;
   for (const auto& s : t.network->parameters().slices) run.weights += s.size();
-  run.minibatch = settings.minibatch;
-  if (warm_up > 0) run_trial(t, settings, "trial", warm_up * settings.minibatch - 1);
+  run.minibatch = t.sgd.update_size(settings.minibatch);
+  if (warm_up > 0) run_trial(t, settings, "trial", warm_up * run.minibatch - 1);
   t.progress.begin_epoch();
-  const StepMetrics m = run_trial(t, settings, "trial", steps * settings.minibatch - 1);
+  const StepMetrics m = run_trial(t, settings, "trial", steps * run.minibatch - 1);
   run.samples = t.progress.samples_in_epoch, run.steps = t.progress.minibatches_in_epoch;
   run.criterion = m.criterion_count > 0 ? m.criterion / m.criterion_count : 0;
   run.times = t.times;

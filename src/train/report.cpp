@@ -38,6 +38,10 @@ bool is_error_rate(const NodeResult& r) {
   return name.ends_with("errs") || name.ends_with("errors");
 }
 
+bool larger_is_better(const NodeResult& r) {
+  return r.operation == "Precision" || r.operation == "Recall" || r.operation == "F1Score";
+}
+
 std::string format_result(const NodeResult& r, double sum, double count) {
   const double average = count == 0 ? 0 : sum / count;
   std::string value;

@@ -17,6 +17,8 @@ namespace tutti {
 // Whether the result is an error rate, which is printed as a percentage: a ClassificationError whose name ends in 's',
 // as in CNTK, or a node computed from one and called '...errs' or '...errors'.
 bool is_error_rate(const NodeResult&);
+// Whether a larger value is a better one: Precision, Recall, F1Score.
+bool larger_is_better(const NodeResult&);
 // "name = V * count" with CNTK's number format: %.8f, %.8e where %.8g would need an exponent, and a percentage for
 // error rates.
 std::string format_result(const NodeResult&, double sum, double count);

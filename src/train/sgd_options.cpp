@@ -87,6 +87,7 @@ void SgdOptions::describe(config::Fields& f) {
   check_sizes(f);
   check_rates(f);
   check_momentum(f);
+  if (learning_rate_schedule) learning_rate_schedule->end_at(max_epochs, f);
 }
 
 void SgdOptions::describe_schedule(config::Fields& f) {
@@ -94,13 +95,21 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f.required("maxEpochs");
   f("epochSize", epoch_size, "samples per epoch over all ranks; 0 = the whole data set");
   f("minibatchSize", minibatch_size, "samples per minibatch over all ranks, per epoch");
+  f("gradientAccumulationSteps", gradient_accumulation,
+    "minibatches whose gradients are summed before one exchange and update; saves memory and exchanges");
   f("learningRatesPerMB", learning_rates_per_mb, "per epoch; divided by that epoch's minibatchSize");
   f("learningRatesPerSample", learning_rates_per_sample, "per epoch; either this or learningRatesPerMB");
+  f.block("LearningRateSchedule", learning_rate_schedule,
+          "a factor on the listed rate that changes with every minibatch: warm-up, cosine, steps, polynomial");
   f("momentumPerMB", momentum_per_mb, "per epoch; momentum of a full minibatch");
   f("momentumPerSample", momentums_per_sample, "per epoch; instead of momentumPerMB");
   f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
   f("minLearningRatePerSample", min_learning_rate_per_sample, "training ends when the rate falls below this");
   f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
+  f("labelSmoothing", label_smoothing,
+    "CrossEntropyWithSoftmax is trained with labels moved by this share towards equal probabilities, such as 0.1");
+  f("weightAverage", weight_average,
+    "decay per update of a moving average of the weights, such as 0.999, which is saved and evaluated; 0 = none");
   f("batchNormalizationTimeConstant", normalization_time_constant,
     "per epoch, in samples; when not 0, replaces normalizationTimeConstant of the nodes");
   f("batchNormalizationBlendTimeConstant", normalization_blend_time_constant,
@@ -170,6 +179,7 @@ void SgdOptions::check_sizes(config::Fields& f) const {
     if (v > most) f.problem(key, fmt::format("{} must be at most {}", key, most));
   };
   if (f.given("maxEpochs")) at_least("maxEpochs", max_epochs, 0);
+  at_least("gradientAccumulationSteps", gradient_accumulation, 1);
   at_most("maxEpochs", max_epochs, 1'000'000'000);
   at_least("epochSize", epoch_size, 0);
   at_most("epochSize", epoch_size, 1'000'000'000'000'000);
@@ -178,6 +188,15 @@ void SgdOptions::check_sizes(config::Fields& f) const {
       f.problem("minibatchSize", "minibatchSize must be at least 1");
     } else if (m > 2'147'483'647) {
       at_most("minibatchSize", m, 2'147'483'647);
+    } else if (gradient_accumulation > 2'147'483'647 / m) {
+      f.problem("gradientAccumulationSteps",
+                fmt::format("gradientAccumulationSteps {} times minibatchSize {} is more than {} samples",
+                            gradient_accumulation, m, 2'147'483'647));
+    } else if (gradient_accumulation > 1 && epoch_size > 0 && epoch_size < update_size(m)) {
+      f.problem("gradientAccumulationSteps",
+                fmt::format("epochSize {} is smaller than an update of {} minibatches of {} samples", epoch_size,
+                            gradient_accumulation, m),
+                "lower gradientAccumulationSteps or minibatchSize, or use epochSize = 0 for the whole data set");
     } else if (epoch_size > 0 && epoch_size < m) {
       f.problem("epochSize",
                 fmt::format("epochSize {} is smaller than minibatchSize {}: epoch size must be larger than "
@@ -199,6 +218,8 @@ void SgdOptions::check_sizes(config::Fields& f) const {
   at_least("maxSamplesInRAM", max_samples_in_ram, 0);
   at_least("numSubminibatches", num_subminibatches, 1);
   require(f, all(dropout_rate.values, [](double v) { return v >= 0 && v < 1; }), "dropoutRate", "must lie in [0, 1)");
+  require(f, weight_average >= 0 && weight_average < 1, "weightAverage", "must lie in [0, 1)");
+  require(f, label_smoothing >= 0 && label_smoothing < 1, "labelSmoothing", "must lie in [0, 1)");
   require(f, all(normalization_blend_time_constant.values, [](double v) { return v >= 0; }),
           "batchNormalizationBlendTimeConstant", "must not be negative");
   require(f, min_learning_rate_per_sample >= 0, "minLearningRatePerSample", "must not be negative");
@@ -214,6 +235,9 @@ void SgdOptions::check_rates(config::Fields& f) const {
   if (!searched && !per_mb && !per_sample)
     f.problem(f.given("learningRatesPerSample") ? "learningRatesPerSample" : "learningRatesPerMB",
               "no learning rate is given", "add learningRatesPerMB = ... or learningRatesPerSample = ...");
+  if (learning_rate_schedule && auto_adjust && auto_adjust->method != AutoAdjustOptions::Method::none)
+    f.problem("LearningRateSchedule", "LearningRateSchedule and autoAdjustLR both set the learning rate",
+              "remove the block LearningRateSchedule, or set autoAdjustLR = none");
   const auto rate = [](double v) { return v >= 0 && std::isfinite(v); };
   if (!all(learning_rates_per_mb.values, rate))
     f.problem("learningRatesPerMB", "a learning rate must be a finite number that is not negative");

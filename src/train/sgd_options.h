@@ -14,6 +14,7 @@
 #include "parallel/hybrid/options.h"
 #include "parallel/options.h"
 #include "train/fault_options.h"
+#include "train/learning_rate_schedule.h"
 #include "train/metrics/options.h"
 #include "tutti/config.h"
 
@@ -44,12 +45,16 @@ struct SgdOptions {
   std::int64_t max_epochs = 0;
   std::int64_t epoch_size = 0;  // 0 = the whole data set
   config::Schedule<std::int64_t> minibatch_size = 256;
+  std::int64_t gradient_accumulation = 1;                             // minibatches per update
   config::Schedule<double> learning_rates_per_mb, learning_rates_per_sample;  // one of the two is empty
+  std::optional<LearningRateSchedule> learning_rate_schedule;
   config::Schedule<double> momentum_per_mb = 0.9;                             // used if the two others are empty
   config::Schedule<double> momentums_per_sample, momentum_as_time_constant;
   OptimizerOptions optimizer;
   double min_learning_rate_per_sample = 1e-9;
   config::Schedule<double> dropout_rate = 0.0;
+  double label_smoothing = 0;
+  double weight_average = 0;  // 0 = none
   config::Schedule<double> normalization_time_constant = 0.0, normalization_blend_time_constant = 0.0;
   bool no_regularization_in_normalization = false;
   std::int64_t num_mbs_to_show_result = 10, first_mbs_to_show_result = 0;
@@ -78,6 +83,8 @@ struct SgdOptions {
 
   bool traces() const { return !trace_real.empty() || !trace_category.empty() || !trace_sparse.empty(); }
 
+  // Samples per update and exchange, over all ranks.
+  std::int64_t update_size(std::int64_t minibatch) const { return minibatch * gradient_accumulation; }
   std::size_t listed_learning_rates() const {
     return std::max(learning_rates_per_mb.size(), learning_rates_per_sample.size());
   }

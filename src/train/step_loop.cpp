@@ -20,8 +20,7 @@ struct Loop {
         phase(p),
         running(*p.method),
         method(running.method),
-        update(*t.optimizer, *method.weights, {p.settings.learning_rate, p.settings.momentum_per_sample},
-               p.settings.learning_rate > 0.01 * t.sgd.min_learning_rate_per_sample),
+        update(*t.optimizer, *method.weights, 0.01 * t.sgd.min_learning_rate_per_sample),
         reduction(t, method, update),
         times(t, running, update),
         metrics(t, phase, times) {
@@ -63,6 +62,7 @@ struct Loop {
     if (!method.gradients->follows_device()) t.network->synchronize();
     const WeightChange change = running.exchange_weights(step);
     update.apply(change);
+    if (t.average) t.average->update();
     return change.dropped;
   }
 
@@ -90,6 +90,7 @@ void step(Loop& loop, const Batch& batch) {
   const auto start = Clock::now();
   StepMetrics metrics;
   if (loop.joins_step(batch)) {
+    loop.update.use(step_rates(t, loop.phase.settings, batch));
     const StepInfo info = loop.running.step_info(
         {batch.samples, batch.columns, batch.global_samples, batch.global_columns}, loop.update.rates());
     GradientSink& gradients = loop.reduction.begin_step(info);

@@ -16,6 +16,7 @@
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
 #include "train/run_metrics.h"
+#include "train/saved_weights.h"
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -84,12 +85,15 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
   log::line(
       fmt::sprintf("Starting Epoch %d: learning rate per sample = %f  effective momentum = %f  momentum as time "
                    "constant = %.1f samples",
-                   t.progress.epoch + 1, settings.learning_rate,
-                   std::pow(settings.momentum_per_sample, static_cast<double>(settings.minibatch)),
+                   t.progress.epoch + 1,
+                   scheduled_rate(t, settings.learning_rate, static_cast<double>(t.progress.samples_in_epoch)),
+                   std::pow(settings.momentum_per_sample, static_cast<double>(t.sgd.update_size(settings.minibatch))),
                    t.sgd.momentum_time_constant(at)));
   std::string line = "Starting minibatch loop";
   if (t.progress.epoch >= t.warm_start.epoch) line += t.parallel->method.loop_text(t.progress.epoch);
   if (t.warm_start.parallel_throughout(t.progress.epoch)) line += ", distributed reading is ENABLED";
+  if (t.sgd.gradient_accumulation > 1)
+    line += fmt::format(", with the gradients of {} minibatches accumulated", t.sgd.gradient_accumulation);
   if (t.sgd.max_samples_in_ram > 0)
     line += fmt::format(", with maximum {} samples in RAM", t.sgd.max_samples_in_ram);
   else if (t.sgd.num_subminibatches > 1)
@@ -102,7 +106,7 @@ EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
   EpochPlan plan;
   plan.epoch = t.progress.epoch;
   plan.samples = t.sgd.epoch_size;
-  plan.minibatch = minibatch;
+  plan.minibatch = t.sgd.update_size(minibatch);
   plan.start = t.progress.samples_in_epoch;
   if (!shares) return plan;
   const DataDivision& division = t.parallel->method.data;
@@ -117,8 +121,8 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
   heading.position = t.progress.epoch * t.samples_per_epoch + t.progress.samples_in_epoch;
   // Percentages as CNTK prints them: from the second epoch on if epochSize is not given.
-  if (t.sgd.epoch_size > 0 || t.progress.epoch > 0)
-    heading.minibatches = (t.samples_per_epoch + minibatch - 1) / minibatch;
+  const std::int64_t update = t.sgd.update_size(minibatch);
+  if (t.sgd.epoch_size > 0 || t.progress.epoch > 0) heading.minibatches = (t.samples_per_epoch + update - 1) / update;
   t.report->begin_epoch(heading);
   if (t.progress.samples_in_epoch > 0)
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
@@ -162,9 +166,11 @@ ControlCriterion control_criterion(const Training& t, const std::vector<StepMetr
   const bool evaluation = o.use_eval_criterion && !training.evaluations.empty();
   const bool validates = o.use_cv_set && !validation.empty();
   if (evaluation) value = training.evaluations[0];
-  if (validates) value = validation[evaluation ? 1 : 0];
-  return {value.sum / value.count, (evaluation ? t.network->evaluations()[0] : t.network->criterion()).name +
-                                       (validates ? " on the validation data" : "")};
+  if (validates) value = validation[evaluation && validation.size() > 1 ? 1 : 0];
+  const NodeResult node = evaluation ? t.network->evaluations()[0] : t.network->criterion();
+  const double result = value.sum / value.count;
+  const bool rises = larger_is_better(node);
+  return {rises ? 1 - result : result, (rises ? "1 - " : "") + node.name + (validates ? " on the validation data" : "")};
 }
 
 bool rate_is_too_small(Training& t, double rate) {
@@ -196,8 +202,9 @@ void report_epoch(Training& t, const EpochRun& run) {
   warn_of_damaged_data(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
   const EpochSettings& s = run.settings;
-  const EpochFigures figures{t.progress.total_samples_seen, s.learning_rate, s.momentum_per_sample, s.minibatch,
-                             seconds_since(run.start)};
+  const double rate = scheduled_rate(t, s.learning_rate, static_cast<double>(t.samples_per_epoch));
+  const EpochFigures figures{t.progress.total_samples_seen, rate, s.momentum_per_sample,
+                             t.sgd.update_size(s.minibatch), seconds_since(run.start)};
   t.report->end_epoch(figures);
   const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
@@ -220,7 +227,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   }
   if (verdict == Verdict::go_on) ++t.progress.epoch;
   t.progress.begin_epoch();
-  const CommonWeights common(*t.parallel->method.weights);
+  const SavedWeights saved(t);
   checkpoint_at_epoch_end(t);
   return true;
 }
@@ -229,6 +236,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
 bool prepare(Training& t) {
   t.network->make_current();  // the other commands of the run have networks, too
   t.optimizer->bind(t.network->parameters());
+  if (t.average) t.average->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
@@ -243,6 +251,7 @@ bool prepare(Training& t) {
   if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0) precompute(t);
   if (start == Start::fresh) save_initial_model(t);
   start_method(t);
+  if (start == Start::fresh && t.average) t.average->restart();
   if (start == Start::resumed) restore_method(t);
   announce_memory(t);
   if (!t.sgd.timeline.empty())

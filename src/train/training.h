@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "optim/weight_average.h"
 #include "parallel/hybrid/cost.h"
 #include "parallel/running_method.h"
 #include "parallel/warm_start.h"
@@ -49,6 +50,7 @@ struct Training {
   bool network_of_files = false;  // not of the description
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
+  std::unique_ptr<WeightAverage> average;  // null without weightAverage
   std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums
   // The methods before and after the warm start. They outlive the readers, which may take work units.
   std::unique_ptr<RunningMethod> alone, parallel;
@@ -104,6 +106,11 @@ struct Phase {
 struct Rewind {};
 // src/train/step_loop.cpp. Adds to Training::times.
 void run_phase(Training&, const Phase&);
+
+// src/train/step_rates.cpp. The learning rate at a sample of epoch progress.epoch: the one listed for the epoch times
+// the factor of LearningRateSchedule; and the rates of a minibatch.
+double scheduled_rate(const Training&, double listed_rate, double sample_of_epoch);
+StepRates step_rates(const Training&, const EpochSettings&, const Batch&);
 
 // src/train/interruptions.cpp. Whether this minibatch of the epoch, from 1, is computed: not if a signal has stopped
 // the run before it.

@@ -55,6 +55,12 @@ TEST_F(Hybrid, PlacementsAreOneRank) {
                       "ModelParallel=[dense=shard;layers=[2=replicate]]"});
 }
 
+TEST_F(Hybrid, SmoothedLabelsAreThoseOfOneRank) {
+  expect_as_one_rank({"dense", false, false, 3, kTwoLayers}, "labelSmoothing=0.3", 1e-5,
+                     {"useNAG=false", "ModelParallel=[dense=shard]", "ModelParallel=[dense=single]",
+                      "ModelParallel=[dense=replicate;layers=[2=shard]]"});
+}
+
 TEST_F(Hybrid, NormalizationIsThatOfTheWholeMinibatch) {
   expect_as_one_rank({"normalized", false, false, 3,
                       "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU : DenseLayer "
@@ -76,15 +82,19 @@ TEST_F(Hybrid, EveryOptimizer) {
   const Kind kind{"optimizers", false, false, 3, kTwoLayers};
   for (const char* rule : {"gradUpdateType=none;momentumPerMB=0.9;useNAG=true", "gradUpdateType=adagrad",
                            "gradUpdateType=rmsProp", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30",
-                           "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false"}) {
+                           "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false",
+                           "clippingGlobalNormPerSample=0.02", "gradUpdateType=adamW;weightDecay=0.1;epsilon=0.01",
+                           "gradUpdateType=lamb;weightDecay=0.01;epsilon=0.01",
+                           "gradUpdateType=lars;weightDecay=0.001;trustCoefficient=0.5"}) {
     SCOPED_TRACE(rule);
-    expect_as_one_rank(kind, rule, 2e-5, {"ModelParallel=[dense=shard]"});
+    expect_as_one_rank(kind, rule, 2e-5, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
   }
 }
 
 TEST_F(Hybrid, OptimizerStateMayBeDivided) {
   const Kind kind{"divided", false, false, 3, kTwoLayers};
-  for (const char* rule : {"momentumPerMB=0.9", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30"}) {
+  for (const char* rule : {"momentumPerMB=0.9", "gradUpdateType=fsAdaGrad;momentumAsTimeConstant=30",
+                           "gradUpdateType=adamW;weightDecay=0.1;epsilon=0.01"}) {
     SCOPED_TRACE(rule);
     expect_as_one_rank(kind, rule, 1e-5, {"shardOptimizer=true", "shardOptimizer=true;ModelParallel=[dense=shard]"});
   }

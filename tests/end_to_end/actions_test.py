@@ -67,6 +67,45 @@ class ActionsTest(support.TrainerTest):
             self.assertEqual(other['EvalClassificationError'], seen[0]['EvalClassificationError'])
             self.assertAlmostEqual(other['CrossEntropyWithSoftmax'][0], seen[0]['CrossEntropyWithSoftmax'][0], delta=1e-7)
 
+    def test_confusion_table(self):
+        """It counts every sample once on any number of ranks, and its errors are those of the evaluation node."""
+        self.train()
+        self.write('names.txt', 'inside\noutside\n')
+        seen = set()
+        for ranks in (None, 2, 3):
+            options = 'confusionTable=true;confusionFile=table.csv;labelMappingFile=names.txt;minibatchSize=8'
+            text = self.run_trainer(['configFile=run.cntk', 'command=Test', f'Test=[{options}]'], ranks).text
+            rows = [line.split(',') for line in (self.directory / 'table.csv').read_text().splitlines()]
+            self.assertEqual(rows[0], ['class', 'samples', 'precision', 'recall', 'f1', 'inside', 'outside'])
+            counts = [[int(v) for v in row[5:]] for row in rows[1:]]
+            self.assertEqual(sum(map(sum, counts)), 30)
+            errors = (counts[0][1] + counts[1][0]) / 30
+            self.assertAlmostEqual(errors, support.final_results(text)['EvalClassificationError'][0], delta=1e-7)
+            self.assertIn(f'accuracy {1 - errors:.4f}', text)
+            self.assertAlmostEqual(float(rows[1][2]), counts[0][0] / max(counts[0][0] + counts[1][0], 1))
+            self.assertAlmostEqual(float(rows[1][3]), counts[0][0] / sum(counts[0]))
+            seen.add((self.directory / 'table.csv').read_text())
+        self.assertEqual(len(seen), 1)
+        bad = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[confusionTable=true;labelMappingFile=no.txt]'], expect=2)
+        self.assertIn("there is no file 'no.txt'", bad.text)
+        alone = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[labelMappingFile=names.txt]'], expect=2)
+        self.assertIn('labelMappingFile has no effect without confusionTable', alone.text)
+
+    def test_f1_and_its_best_model(self):
+        """Evaluation nodes that are ratios: those of the table; cv takes the largest."""
+        network = ('''Train=[BrainScriptNetworkBuilder=[ features=Input{2} ; labels=Input{2} ; z=LinearLayer{2}(features)
+            ce=CrossEntropyWithSoftmax(labels,z) ; errs=ClassificationError(labels,z) ; f1=F1Score(labels,z)
+            criterionNodes=(ce) ; evaluationNodes=(errs:f1) ]]''')
+        self.train(network)
+        test = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[confusionFile=table.csv;minibatchSize=7]'], 2)
+        row = (self.directory / 'table.csv').read_text().splitlines()[2].split(',')
+        self.assertAlmostEqual(support.final_results(test.text)['f1'][0], float(row[4]), delta=1e-7)
+        cv = self.run_trainer(['configFile=run.cntk', f'CV=[action=cv;evalNodeNames=f1;{READER}]', 'command=CV']).text
+        values = [float(v) for v in support.re.findall(r'--> Final Results.*f1 = ([\d.]+)', cv)]
+        self.assertEqual(len(values), 4)
+        best = support.re.search(r'Based on Err\[0\]: Best model = \S* with max value ([\d.e-]+)', cv)
+        self.assertAlmostEqual(float(best.group(1)), max(values), delta=1e-7)
+
     def test_cv_names_the_best_model(self):
         self.train()
         text = self.run_trainer(['configFile=run.cntk', f'CV=[action=cv;crossValidationInterval=0:1:2;{READER}]', 'command=CV']).text

@@ -46,6 +46,26 @@ inline std::vector<Case> cases() {
   add("fsAdagrad", [](O& o) { o.rule = UpdateRule::fs_adagrad, o.variance_time_constant = 100; });
   add("adam", [](O& o) { o.rule = UpdateRule::adam; });
   add("adam, all", [](O& o) { o.rule = UpdateRule::adam, o.clipping_per_sample = 0.02, o.l2 = 0.01, o.l1 = 0.3; });
+  add("global norm", [](O& o) { o.global_norm_per_sample = 0.3, o.l2 = 0.01; });
+  add("adamW", [](O& o) { o.rule = UpdateRule::adam_w, o.weight_decay = 0.1; });
+  add("adamW, all", [](O& o) {
+    o.rule = UpdateRule::adam_w, o.weight_decay = 0.1;
+    o.clipping_per_sample = 0.02, o.l2 = 0.01, o.l1 = 0.3, o.noise = 0.1;
+  });
+  add("adamW, global norm",
+      [](O& o) { o.rule = UpdateRule::adam_w, o.weight_decay = 0.1, o.global_norm_per_sample = 0.3; });
+  add("lamb", [](O& o) { o.rule = UpdateRule::lamb, o.weight_decay = 0.01; });
+  add("lamb, all", [](O& o) {
+    o.rule = UpdateRule::lamb, o.weight_decay = 0.01;
+    o.clipping_per_sample = 0.05, o.clip_by_truncation = false, o.l2 = 0.01, o.l1 = 0.3, o.noise = 0.1;
+  });
+  add("lamb, global norm",
+      [](O& o) { o.rule = UpdateRule::lamb, o.weight_decay = 0, o.global_norm_per_sample = 0.3; });
+  add("lars", [](O& o) { o.rule = UpdateRule::lars, o.weight_decay = 0.01; });
+  add("lars, all", [](O& o) {
+    o.rule = UpdateRule::lars, o.weight_decay = 0.01, o.trust_coefficient = 0.1;
+    o.clipping_per_sample = 0.02, o.l2 = 0.01, o.l1 = 0.3;
+  });
   add("oneBitAdam, warming up",
       [](O& o) { o.rule = UpdateRule::one_bit_adam, o.warmup_samples = 1000000, o.l2 = 0.01, o.l1 = 0.3; });
   add("rmsPropTextbook", [](O& o) { o.rule = UpdateRule::rms_prop_textbook; });

@@ -31,6 +31,13 @@ struct Reference {
     count = keep * count + (1 - keep) * n;
   }
 
+  static double square_of(const float* v, std::size_t size) {  // in the same lanes
+    double lanes[16] = {}, all = 0;
+    for (std::size_t i = 0; i < size; ++i) lanes[i % 16] += static_cast<double>(v[i]) * v[i];
+    for (double l : lanes) all += l;
+    return all;
+  }
+
   static double mean_of(const Floats& v) {  // in the 16 lanes that are part of the result
     double lanes[16] = {}, all = 0;
     for (std::size_t i = 0; i < v.size(); ++i) lanes[i % 16] += v[i];
@@ -38,21 +45,22 @@ struct Reference {
     return all / static_cast<double>(v.size());
   }
 
-  void update(const Slice& slice, std::size_t index, float* w, Floats g) {
+  // `square`: of all gradients of the step.
+  void update(const Slice& slice, std::size_t index, float* w, Floats g, double square) {
     if (state.size() <= index * 3 + 2) state.resize(index * 3 + 3);
     for (std::size_t k = 0; k < 3; ++k) state[index * 3 + k].resize(g.size());
     float* a = state[index * 3].data();
     float* b = state[index * 3 + 1].data();
     float* c = state[index * 3 + 2].data();
     const double n = static_cast<double>(s.columns), limit = o.clipping_per_sample * n;
+    if (const double most = o.global_norm_per_sample * n; std::sqrt(square) > most)
+      for (float& x : g) x *= static_cast<float>(most / std::sqrt(square));
     if (std::isfinite(limit) && o.clip_by_truncation)
       for (float& x : g) x = std::max(-static_cast<float>(limit), std::min(static_cast<float>(limit), x));
     if (std::isfinite(limit) && !o.clip_by_truncation) {
-      double lanes[16] = {}, square = 0;
-      for (std::size_t i = 0; i < g.size(); ++i) lanes[i % 16] += static_cast<double>(g[i]) * g[i];
-      for (double l : lanes) square += l;
-      if (std::sqrt(square) > limit)
-        for (float& x : g) x *= static_cast<float>(limit / std::sqrt(square));
+      const double norm = std::sqrt(square_of(g.data(), g.size()));
+      if (norm > limit)
+        for (float& x : g) x *= static_cast<float>(limit / norm);
     }
     const float decay = static_cast<float>(o.l2 * slice.regularization_multiplier * n);
     if (decay > 0)
@@ -81,7 +89,17 @@ struct Reference {
     }
     if ((o.rule == UpdateRule::adagrad || o.rule == UpdateRule::rms_prop) && o.norm_with_average)
       lr /= static_cast<float>(mean_of(multiplier));
-    for (std::size_t i = 0; i < g.size(); ++i) move(w[i], g[i], a[i], b[i], lr, mu);
+    const double weight_decay = o.weight_decay * slice.regularization_multiplier;
+    const bool adapts = !slice.vector && slice.regularization_multiplier > 0;
+    if (o.rule == UpdateRule::lamb && adapts)
+      lamb(w, g, a, b, lr, weight_decay);
+    else if (o.rule == UpdateRule::lars && adapts)
+      lars(w, g, a, lr, mu, weight_decay);
+    else
+      for (std::size_t i = 0; i < g.size(); ++i) {
+        if (o.rule == UpdateRule::adam_w) w[i] *= static_cast<float>(1 - static_cast<double>(lr) * n * weight_decay);
+        move(w[i], g[i], a[i], b[i], lr, mu);
+      }
 
     if (o.noise > 0)
       for (std::size_t i = 0; i < g.size(); ++i)
@@ -94,6 +112,40 @@ struct Reference {
         w[i] = w[i] > shrink ? w[i] - shrink : (w[i] < -shrink ? w[i] + shrink : 0.0f);
   }
 
+  // You et al. 2020, algorithm 2.
+  void lamb(float* w, Floats& g, float* a, float* b, float lr, double weight_decay) const {
+    const double n = static_cast<double>(s.columns), t = static_cast<double>(steps);
+    const float b1 = static_cast<float>(o.beta1), b2 = static_cast<float>(o.beta2);
+    const float first = static_cast<float>(n / (1 - std::pow(o.beta1, t)) / n),
+                second = static_cast<float>(1 / std::sqrt(1 - std::pow(o.beta2, t)));
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const float x = g[i] * static_cast<float>(1 / n);
+      a[i] = b1 * a[i] + (1.0f - b1) * x;
+      b[i] = b2 * b[i] + (1.0f - b2) * (x * x);
+      g[i] = first * a[i] / (std::sqrt(b[i]) * second + static_cast<float>(o.epsilon));
+      g[i] += static_cast<float>(weight_decay) * w[i];
+    }
+    const double of_w = std::sqrt(square_of(w, g.size())), of_g = std::sqrt(square_of(g.data(), g.size()));
+    float rate = static_cast<float>(lr * n);
+    if (of_w > 0 && of_g > 0) rate = static_cast<float>(rate * (of_w / of_g));
+    for (std::size_t i = 0; i < g.size(); ++i) w[i] -= rate * g[i];
+  }
+
+  // You, Gitman, Ginsburg 2017, algorithm 1, with unit-gain momentum.
+  void lars(float* w, Floats& g, float* a, float lr, float mu, double weight_decay) const {
+    const double n = static_cast<double>(s.columns);
+    const float decay = static_cast<float>(weight_decay);
+    for (float& x : g) x *= static_cast<float>(1 / n);
+    const double of_w = std::sqrt(square_of(w, g.size())), of_g = std::sqrt(square_of(g.data(), g.size()));
+    double trust = 1;
+    if (of_w > 0 && of_g > 0) trust = static_cast<float>(o.trust_coefficient) * of_w / (of_g + decay * of_w);
+    const float gain = static_cast<float>(static_cast<float>((1.0f - mu) * (lr * n)) * trust);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      a[i] = mu * a[i] + gain * (g[i] + decay * w[i]);
+      w[i] -= a[i];
+    }
+  }
+
   void move(float& w, float g, float& a, float& b, float lr, float mu) const {
     const double n = static_cast<double>(s.columns), t = static_cast<double>(steps);
     switch (o.rule) {
@@ -101,6 +153,7 @@ struct Reference {
       case UpdateRule::rms_prop:
         w -= lr * g;
         break;
+      case UpdateRule::lars:  // of a vector
       case UpdateRule::sgd: {
         const float push = ((1.0f - mu) * lr) * g;
         a = mu * a + push;
@@ -116,6 +169,8 @@ struct Reference {
         break;
       }
       case UpdateRule::one_bit_adam:  // in its warm-up
+      case UpdateRule::lamb:          // of a vector
+      case UpdateRule::adam_w:        // the weight has decayed
       case UpdateRule::adam: {
         const float b1 = static_cast<float>(o.beta1), b2 = static_cast<float>(o.beta2);
         g *= static_cast<float>(1 / n);
@@ -143,7 +198,8 @@ TEST(Optimizer, EveryRuleEqualsTheLoopOnWholeParametersOfOneBlock) {
   std::mt19937 engine(7);
   for (const Case& c : cases()) {
     for (int round = 0; round < 4; ++round) {
-      Parameters p = testing::make_parameters({{1 + engine() % 40, 1 + engine() % 40}, {1 + engine() % 90, 1}, {1, 1}});
+      Parameters p = testing::make_parameters({{1 + engine() % 40, 1 + engine() % 40}, {1 + engine() % 90, 1}, {1, 1}, {9, 1}});
+      p.slices[3].vector = true;
       p.slices[0].learning_rate_multiplier = 0.5;
       p.slices[1].regularization_multiplier = 0;
       testing::fill(p.weights, p, engine, 1);
@@ -156,10 +212,13 @@ TEST(Optimizer, EveryRuleEqualsTheLoopOnWholeParametersOfOneBlock) {
         testing::fill(p.gradients, p, engine, 1);
         const StepScalars s{static_cast<float>(0.01), 0.99, 5 + k * 7};
         reference.begin(s);
+        double square = 0;
+        for (const Slice& slice : p.slices)
+          square += Reference::square_of(p.gradients.data() + slice.offset, slice.size());
         for (std::size_t i = 0; i < p.slices.size(); ++i) {
           const Slice& slice = p.slices[i];
           const float* g = p.gradients.data() + slice.offset;
-          reference.update(slice, i, weights.data() + slice.offset, Floats(g, g + slice.size()));
+          reference.update(slice, i, weights.data() + slice.offset, Floats(g, g + slice.size()), square);
         }
         testing::step(*optimizer, p, s);
         ASSERT_EQ(copy(p.weights), weights) << c.name << ", round " << round << ", step " << k;

@@ -149,6 +149,26 @@ class Dropout : public Kernel {
   double own_rate_;  // of the node itself, otherwise negative: the epoch's
 };
 
+// Labels (input 0) and their mean over the classes: (1 - amount) label + amount mean, made by labelSmoothing.
+class SmoothLabels : public Kernel {
+ public:
+  explicit SmoothLabels(Instruction i) : Kernel(std::move(i)), amount_(number(code.node, "amount", 0)) {
+    reads_no_values();
+    differentiable = {false, false};
+  }
+  void forward(Run& run) const override {
+    const std::array apart{in(run, 0), in(run, 1)};
+    run.backend.combine(PointOp::minus, broadcast_layout(run, code.in, code.out), apart, out(run));
+    run.backend.scale(static_cast<float>(-amount_), out(run), run.count(code.out), nullptr);
+    const std::array back{in(run, 0), static_cast<const float*>(out(run))};
+    const std::array<Operand, 2> alike{code.in[0], code.out};
+    run.backend.combine(PointOp::plus, broadcast_layout(run, alike, code.out), back, out(run));
+  }
+
+ private:
+  const double amount_;
+};
+
 }  // namespace
 
 Layout broadcast_layout(const Run& run, std::span<const Operand> in, const Operand& out) {
@@ -188,6 +208,7 @@ void list_elementwise(Makers& makers) {
                  {"Sin", make<Map, UnaryOp::sin, from_operand>},
                  {"Cosine", make<Map, UnaryOp::cosine, from_operand>},
                  {"Dropout", make<Dropout>},
+                 {"SmoothLabels", make<SmoothLabels>},
                  {"BiasActivation", make<BiasActivation>}});  // made by fusion
   using enum Flow;
   makers.insert({{"Plus", make<Combine, PointOp::plus, to_all, false>},

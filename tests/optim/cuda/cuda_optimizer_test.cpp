@@ -61,7 +61,8 @@ Floats trained(const OptimizerOptions& options, const FloatMemory& memory, bool 
 
 bool sums(const OptimizerOptions& o) {
   const bool scales = o.rule == UpdateRule::adagrad || o.rule == UpdateRule::rms_prop;
-  return (scales && o.norm_with_average) || (std::isfinite(o.clipping_per_sample) && !o.clip_by_truncation);
+  const bool trusts = o.rule == UpdateRule::lamb || o.rule == UpdateRule::lars;
+  return trusts || std::isfinite(o.global_norm_per_sample) || (scales && o.norm_with_average) || (std::isfinite(o.clipping_per_sample) && !o.clip_by_truncation);
 }
 
 TEST_F(CudaOptimizer, TrainsAsTheHostDoesAndNeverWaits) {
