@@ -12,6 +12,7 @@
 #include "actions/training_settings.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
+#include "config/command_line.h"
 #include "parallel/groups/groups.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"

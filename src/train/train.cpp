@@ -170,7 +170,8 @@ ControlCriterion control_criterion(const Training& t, const std::vector<StepMetr
   const NodeResult node = evaluation ? t.network->evaluations()[0] : t.network->criterion();
   const double result = value.sum / value.count;
   const bool rises = larger_is_better(node);
-  return {rises ? 1 - result : result, (rises ? "1 - " : "") + node.name + (validates ? " on the validation data" : "")};
+  return {rises ? 1 - result : result,
+          fmt::format("{}{}{}", rises ? "1 - " : "", node.name, validates ? " on the validation data" : "")};
 }
 
 bool rate_is_too_small(Training& t, double rate) {

@@ -25,7 +25,7 @@ class OverlappedBackward {
 class RankKernel : public Kernel {
  public:
   explicit RankKernel(Instruction i)
-      : Kernel(std::move(i)), tag_(static_cast<int>(number(code.node, "tag", 0))), width_(whole_width(code)) {
+      : Kernel(std::move(i)), width_(whole_width(code)), tag_(static_cast<int>(number(code.node, "tag", 0))) {
     reads_no_values();
     replayable = false;
     crosses_ranks = true;
