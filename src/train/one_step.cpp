@@ -8,11 +8,12 @@ namespace tutti {
 TrialRun try_steps(Training& t, std::int64_t warm_up, std::int64_t steps) {
   t.network->make_current();
   t.optimizer->bind(t.network->parameters());
+  if (t.average) t.average->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.network->initialize_parameters();
   precompute(t);
   start_method(t);
-  if (t.average) t.average->bind(t.network->parameters()), t.average->restart();
+  if (t.average) t.average->restart();
   const EpochSettings settings = current_settings(t);
   TrialRun run;
   for (const auto& s : t.network->parameters().slices) run.weights += s.size();
