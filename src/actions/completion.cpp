@@ -11,6 +11,7 @@
 
 #include "actions/action.h"
 #include "actions/help.h"
+#include "actions/model_commands.h"
 #include "base/exit_codes.h"
 #include "config/command_line.h"
 #include "config/table.h"
@@ -237,8 +238,10 @@ Words completions(const Words& words) {
     return word.size() > std::string(key).size() && config::to_lower(word).starts_with(key);
   };
   if (word.starts_with('-')) {
+    found = model_command_options(words[0]);
+    const bool own = !found.empty();
     for (const auto& [flag, help] : config::flags())
-      if (flag.starts_with("--")) found.push_back(flag);
+      if (!own && flag.starts_with("--")) found.push_back(flag);
   } else if (words.size() > 1 &&
              (words[0] == "info" || words[0] == "diff" || words[0] == "sweep" || words[0] == "import" ||
               words[0] == "new" || words[0] == "export" || words[0] == "predict")) {

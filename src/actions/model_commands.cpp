@@ -270,6 +270,13 @@ std::string model_command_help(const std::string& name) {
   return command ? help_text(command->form) : "";
 }
 
+std::vector<std::string> model_command_options(const std::string& name) {
+  std::vector<std::string> options;
+  if (const ModelCommand* command = find_model_command(name))
+    for (const CommandOption& option : command->form.options) options.push_back(option.name);
+  return options;
+}
+
 std::string run_model_command(const std::vector<std::string>& words) {
   const ModelCommand* command = find_model_command(words[0]);
   if (!command) throw ConfigError({}, fmt::format("there is no command '{}'", words[0]), "trainer --help");

@@ -27,6 +27,8 @@ std::string run_model_command(const std::vector<std::string>& words);
 
 // The help of the command of that name; "" if there is none.
 std::string model_command_help(const std::string& name);
+// Its options, "--onnx" and so on; none if there is no such command.
+std::vector<std::string> model_command_options(const std::string& name);
 
 // "model" or "checkpoint" of this program. Throws Error for other files.
 std::string kind_of(const std::string& path);

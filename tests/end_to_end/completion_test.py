@@ -31,6 +31,9 @@ class CompletionTest(support.TrainerTest):
         self.assertEqual(self.words('forceDeterministicAlgorithms=t'), ['forceDeterministicAlgorithms=true'])
         self.assertEqual(self.words('nonsense=[a=[b'), [])
         self.assertEqual(self.words('diff', 'run'), ['run.cntk'])
+        self.assertEqual(self.words('export', 'a.dnn', '--on'), ['--onnx'])
+        self.assertIn('--classes', self.words('predict', 'a.dnn', '--'))
+        self.assertEqual(self.words('predict', 'a.dnn', '--ch'), [])
 
     def test_every_key_of_help_is_known(self):
         keys = re.findall(r'^  ([a-zA-Z]\w*)  ', self.run_trainer(['help=SGD']).stdout, re.MULTILINE)
