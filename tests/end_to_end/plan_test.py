@@ -41,8 +41,9 @@ class PlanTest(support.TrainerTest):
         rows = self.rows(self.plan('-n', 2, 'configFile=run.cntk'))
         for bits in ('32', '1'):
             run = self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[epochSize=4000;ParallelTrain=[DataParallelSGD=[gradientBits={bits}]]]]'], 2)
-            sent = float(re.search(r'Exchange of Epoch\[ 1 of 1\]: ([\d.]+) MB sent', run.text).group(1))
-            self.assertAlmostEqual(rows['DataParallelSGD', bits][1], sent / 10, delta=0.05 * sent / 10)
+            number, unit = re.search(r'Exchange of Epoch\[ 1 of 1\]: ([\d.]+) (kB|MB) sent', run.text).groups()
+            sent = float(number) * {'kB': 1e-3, 'MB': 1}[unit]
+            self.assertAlmostEqual(rows['DataParallelSGD', bits][1], sent / 10, delta=0.05 * sent / 10 + 0.001)
 
     def test_what_the_config_excludes(self):
         text = self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[gradUpdateType=oneBitAdam;warmupSamples=10000]]')
