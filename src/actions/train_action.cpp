@@ -340,6 +340,14 @@ void read_sgd(const ActionContext& context, Training& t) {
   if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
 }
 
+void make_report(const ActionContext& context, Training& t) {
+  t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
+                                      t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
+  t.report->write_to(t.metrics.get());
+  t.settings = settings_text(t);
+  t.given_options = config::dump_config(context.command.block("SGD"));
+}
+
 std::optional<Action> make_train(const ActionContext& context, TrainOptions options) {
   const auto training = std::make_shared<Training>();
   Training& t = *training;
@@ -386,11 +394,8 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   if (memory_is_only_planned()) t.optimizer->bind(t.network->parameters());  // its state counts, too
   make_exchange(context, t);
   if (!t.parallel) return std::nullopt;
-  t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
-                                      t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
-  t.report->write_to(t.metrics.get());
-  action.settings = t.settings = settings_text(t);
-  if (context.command.has("SGD")) t.given_options = config::dump_config(context.command.block("SGD"));
+  make_report(context, t);
+  action.settings = t.settings;
   action.run = [training] {
     const ThreadLimit limit(training->threads);
     train(*training);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/timeline.h"
 #include "tutti/communicator.h"
 
 namespace tutti::graph {
@@ -295,6 +296,7 @@ void Program::find_ready() {
 }
 
 void Program::forward(Run& run, SegmentReplay* replay) const {
+  const TimelineSpan computing(Work::forward);
   for (std::size_t n = 0; n < forward_segments_.size(); ++n) {
     const Segment& s = forward_segments_[n];
     if (!s.repeats) {
@@ -410,6 +412,7 @@ void Program::backward_segment(Run& run, const Segment& s) const {
 }
 
 void Program::backward(Run& run, SegmentReplay* replay) const {
+  const TimelineSpan computing(Work::backward);
   if (!code_.tensors[criterion_->tensor].trained)
     run.backend.fill(run.gradient_scale, run.gradient(*criterion_), run.count(*criterion_));
   for (std::size_t n = 0; n < backward_segments_.size(); ++n) {

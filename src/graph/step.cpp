@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/timeline.h"
 #include "graph/network_impl.h"
 
 namespace tutti {
@@ -343,19 +342,13 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     e.run.last_part = p + 1 == parts.size();
     e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
     e.replay.begin(e.run);
-    {
-      const TimelineSpan computing(Work::forward);
-      e.program.forward(e.run, &e.replay);
-    }
+    e.program.forward(e.run, &e.replay);
     if (m.deferred)
       m.keep_results(e);
     else
       untold = {parts[p], m.backend->record_event()};
     if (m.backend->is_host() || e.run.sum_over_ranks) tell();
-    {
-      const TimelineSpan computing(Work::backward);
-      e.program.backward(e.run, &e.replay);
-    }
+    e.program.backward(e.run, &e.replay);
     tell();
     e.run.sum_over_ranks = nullptr;
   }
