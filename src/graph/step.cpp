@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/timeline.h"
 #include "graph/network_impl.h"
 
 namespace tutti {
