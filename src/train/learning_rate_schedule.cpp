@@ -11,8 +11,6 @@
 namespace tutti {
 namespace {
 
-using Shape = LearningRateSchedule::Shape;
-
 void only_with(config::Fields& f, const char* key, bool has_effect, const char* shapes) {
   if (f.given(key) && !has_effect)
     f.problem(key, fmt::format("{} has an effect with shape = {} only", key, shapes),
