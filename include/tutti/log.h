@@ -10,9 +10,9 @@ namespace tutti::log {
 
 void line(std::string_view text);  // one line, '\n' added; time-stamped if so configured
 // A line of values with "; " or ", " between them, always one line for programs that read logs. On a terminal it is
-// broken between values, at 120 columns or at the terminal's width.
+// broken between values, at the terminal's width or at 120 columns.
 void values(std::string_view text);
-// A line that the user of this run should see at its end: also on stderr of rank 0 where the log is a file.
+// A line that the user should see at the end of the run: also on stderr of rank 0 if the log is a file.
 void summary(std::string_view text);
 // "Warning: ..." and the like. A diagnostic with a place ("a.cntk:5:1: warning: ...") needs no title.
 std::string titled(std::string_view title, std::string_view text);

@@ -50,7 +50,7 @@ class Optimizer {
   virtual void archive(Archive&) = 0;
   // Whether a parameter may be split and each part updated by its own optimizer, with the same result.
   virtual bool works_on_parts() const { return true; }
-  // The same for a model: whether each parameter may have an optimizer of its own.
+  // Whether each parameter of a model may be updated by its own optimizer, with the same result.
   virtual bool works_on_parameters() const { return true; }
   virtual std::string describe() const = 0;
 };

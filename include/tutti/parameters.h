@@ -73,7 +73,7 @@ struct Slice {
   std::size_t rows = 0, columns = 0;
   double learning_rate_multiplier = 1;
   double regularization_multiplier = 1;  // 0 excludes the parameter from L1, L2 and weight decay
-  bool vector = false;                   // a single axis, as of biases and scales: LAMB and LARS leave it out
+  bool vector = false;                   // a single axis (biases, scales): not scaled by LAMB and LARS
   // The gradient comes only from sparse inputs: it is zero except for the rows in Parameters::sparse_rows, and other
   // rows are neither decayed nor updated, as in CNTK. A sparse row is a column, or a row of a weight that only
   // TransposeTimes uses. Such a slice is one chunk.

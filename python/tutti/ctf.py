@@ -31,7 +31,7 @@ def one_hot(classes, dim):
 
 def write_ctf(path, **streams):
     """Writes streams by name. A stream is an array with one sample per row (further axes are written one after the other), or Sparse, or a list
-    of these, one for each sequence. Sequences of several streams may differ in length; there are as many in each."""
+    of these, one for each sequence. Sequences of several streams may differ in length, but not in number."""
     if not streams:
         raise ValueError('no streams')
     sequences = {name: _sequences(name, stream) for name, stream in streams.items()}

@@ -33,7 +33,7 @@ class Model(collections.abc.Mapping):
 
 
 def read_model(path):
-    """A Model from a file of the trainer. Raises ValueError, with the byte, if it is none or damaged; the checksum over all bytes is
+    """A Model from a file of the trainer. Raises ValueError, with the byte, if it is not one or is damaged; the checksum over all bytes is
     the trainer's to check (trainer info)."""
     with open(path, 'rb') as f:
         data = f.read()

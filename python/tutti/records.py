@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run says: its log, its metrics as JSON lines, and predictions."""
+"""What a run writes: its log, its metrics as JSON lines, and predictions."""
 import csv
 import json
 import re
@@ -28,7 +28,7 @@ def read_log(path, what='Training'):
 
 
 def read_metrics(path):
-    """A file with one JSON object per line, as {name: array}: numbers, with NaN where a line lacks them, or objects for other values. Names of
+    """A file with one JSON object per line, as {name: array}: numbers, with NaN where a line lacks them, or an array of objects for other values. Names of
     nested objects are joined by '/'. A last line that was cut, by a run that still writes, is left out."""
     rows = []
     with open(path, encoding='utf-8') as f:

@@ -26,7 +26,7 @@ namespace tutti::actions {
 struct Action {
   std::string settings;  // the effective settings, one per line
   std::function<void()> run;
-  // Some steps that leave nothing behind; none for actions that do not train.
+  // Trains some steps and leaves no files; empty for actions that do not train.
   std::function<TrialRun(std::int64_t warm_up, std::int64_t steps)> try_steps = {};
   std::string trained_model = {};  // the model path that a training locks; empty for other actions
   bool make_mode = false;          // continues from files of an earlier run of that model

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// binding.h -- which rank computes on which cores, for the settings that are printed at start.
+// binding.h -- which rank runs on which cores, for the settings that are printed at start.
 #pragma once
 
 #include <string>

@@ -8,14 +8,14 @@
 
 namespace tutti::actions {
 
-// `argv` begins behind "completion" or "man".
+// `argv` begins after "completion" or "man".
 int run_completion(int argc, const char* const* argv);
 int run_man(int argc, const char* const* argv);
 
-// What may stand for the last of these words, which has been begun. `words`: those behind the program's name.
+// The completions of the last word, of which the beginning is given. `words`: those after the program's name.
 std::vector<std::string> completions(const std::vector<std::string>& words);
 
-// The commands of the program, with a sentence each.
+// The commands of the program, with a description each.
 struct CommandHelp {
   const char *name, *words, *help;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// confusion_table.h -- confusionTable = true of action test: how often each class was taken for each other, with
+// confusion_table.h -- confusionTable = true of action test: how often each class was predicted as each other, with
 // precision, recall and F1 of every class.
 #pragma once
 

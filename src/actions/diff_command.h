@@ -4,7 +4,7 @@
 
 namespace tutti::actions {
 
-// `argv` begins behind "diff". Exit codes as those of diff: 0 equal, 1 different, 2 trouble.
+// `argv` begins after "diff". Exit codes as those of diff: 0 equal, 1 different, 2 error.
 int run_diff(int argc, const char* const* argv);
 
 }  // namespace tutti::actions

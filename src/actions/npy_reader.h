@@ -12,8 +12,8 @@
 
 namespace tutti::actions {
 
-// One file for each input, in their order. A sample is what remains behind the first axis, or behind the first two,
-// (sequences, time), with `sequences`; an array without the first of them is one sequence. Throws Error.
+// One file for each input, in their order. The first axis counts samples; with `sequences` the first two axes are
+// (sequences, time), and an array without the axis of sequences is one sequence. Throws Error.
 std::unique_ptr<Reader> read_arrays(const std::vector<Network::Input>& inputs, const std::vector<std::string>& files,
                                     bool sequences);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// terminal.h -- the terminal on which somebody watches this run. Under mpiexec a rank's stderr is a pipe that mpiexec
+// terminal.h -- the terminal on which the user watches this run. Under mpiexec a rank's stderr is a pipe that mpiexec
 // reads, so the terminal is that of mpiexec itself, if it runs on this host. Used by the log only.
 #pragma once
 
@@ -19,7 +19,7 @@ class Terminal {
   bool present() const { return fd_ >= 0; }
   // Lines on stderr reach it a little later, through the launcher.
   bool of_launcher() const { return owned_; }
-  int columns() const;  // 80 if it does not tell
+  int columns() const;  // 80 if unknown
   // Never stops this process, as writing to a terminal from the background otherwise may. A launcher's terminal that is
   // held (Ctrl-S) loses the text instead of making the run wait.
   void write(std::string_view) const;

@@ -27,7 +27,7 @@ class Timeline {
 
   explicit Timeline(std::size_t capacity) { spans_.reserve(capacity); }
   void at(std::int32_t epoch, std::int32_t minibatch) { epoch_ = epoch, minibatch_ = minibatch; }
-  // Does not allocate: what does not fit is counted. Leaves out what is too short to be seen.
+  // Does not allocate: spans that do not fit are only counted. Leaves out spans too short to be seen.
   void add(Work work, Clock::time_point begin, Clock::time_point end) {
     const std::int64_t from = nanoseconds(begin), to = nanoseconds(end);
     if (to - from < kShortest) return;

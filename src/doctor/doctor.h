@@ -4,7 +4,7 @@
 
 namespace tutti::doctor {
 
-// `argv` begins behind "doctor". Exit code: 0 all is well, 1 warnings, 2 failures.
+// `argv` begins after "doctor". Exit code: 0 all is well, 1 warnings, 2 failures.
 int run(int argc, const char* const* argv);
 
 }  // namespace tutti::doctor

@@ -18,7 +18,7 @@ struct Finding {
 using Findings = std::vector<Finding>;
 
 std::string to_string(const Finding&);  // "warning  shared memory   ...; fix: ..."
-// Between the ranks and the command that started them: a line of output that is not taken for anything else.
+// How ranks report to the command that started them: a line of output with a mark that no other line has.
 std::string to_record(const Finding&);
 bool from_record(const std::string& line, Finding&);
 

@@ -12,7 +12,7 @@ namespace tutti::doctor {
 
 struct LinkEnd {
   std::string host;
-  int rank = 0;  // that measures for it
+  int rank = 0;  // the rank that measures for the host
 };
 
 // Collective over all ranks; rank 0, which must be the first end, gets the findings.

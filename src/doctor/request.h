@@ -17,7 +17,7 @@ struct Request {
   std::string directory;          // where the command was started
 };
 
-// The words behind "doctor": those of `trainer launch`, then a configuration or nothing. Throws Error and ConfigError.
+// The words after "doctor": those of `trainer launch`, then a configuration or nothing. Throws Error and ConfigError.
 Request read_request(const std::vector<std::string>& words);
 // The words of a rank, and back.
 std::vector<std::string> to_words(const Request&);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // json_scanner.h -- walks through a JSON text without building a tree, and reports errors with their offset; used for
-// headers of safetensors. Also the way back: quoted strings.
+// headers of safetensors. Also writes quoted strings.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,7 @@ constexpr std::size_t most_npy_header = 65536;
 using NpyFail = std::function<void(std::size_t at, const std::string& what)>;
 NpyHeader parse_npy_header(std::string_view first, std::uint64_t size, const NpyFail& fail);
 
-// The values, with the last axis fastest, from the bytes behind the header.
+// The values, with the last axis fastest, from the bytes after the header.
 std::vector<float> npy_values(const NpyHeader&, std::span<const std::byte>);
 
 // The header of an array of float32 with the last axis fastest.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_average.h -- weightAverage = d in SGD: an exponential moving average of the weights, which is what is saved and
+// weight_average.h -- weightAverage = d in SGD: an exponential moving average of the weights. The average is saved and
 // evaluated, while training goes on with the weights themselves. Sources: Polyak and Juditsky, "Acceleration of
 // Stochastic Approximation by Averaging" (1992); the decay of the first updates is TensorFlow's.
 #pragma once
@@ -20,9 +20,9 @@ class WeightAverage {
   void restart();          // at the present weights
   // After the n-th update of the weights, from 0: average += (1 - min(d, (1 + n) / (10 + n))) (weights - average).
   void update();
-  // Exchanges the average with Parameters::weights, and back.
+  // Swaps the average and Parameters::weights; the second call swaps them back.
   void swap();
-  // The number of updates, and what is not in Parameters::weights.
+  // The number of updates, and the values that are not in Parameters::weights.
   void archive(Archive&);
   static bool is_in(const Archive& a) { return a.has("average/updates"); }
 

@@ -32,7 +32,7 @@ struct LinkFigures {
 
 // Of a method that exchanges in every step.
 void forecast_steps(Forecast&, const Measured&, const LinkFigures&);
-// Of one that exchanges every `period` steps: from trials that exchange never (but at the end), and after every step.
+// Of one that exchanges every `period` steps: from a trial with an exchange only at the end, and one after every step.
 void forecast_blocks(Forecast&, const Measured& never, const Measured& always, double period);
 
 struct Choice {

@@ -4,7 +4,7 @@
 
 namespace tutti::planner {
 
-// `argv` begins behind "plan". Starts the ranks and passes on what rank 0 prints.
+// `argv` begins after "plan". Starts the ranks and passes on what rank 0 prints.
 int run(int argc, const char* const* argv);
 // The command of a rank; `argv` as main gets it, "plan-rank" first.
 int run_rank(int argc, char** argv);

@@ -15,7 +15,7 @@ namespace tutti::starter {
 struct Request {
   std::string train, test;  // files or folders; test may be empty
   std::string label;        // of a table: a column's name or number; empty = the last one
-  std::string name;         // "my": the config is my.cntk, and files beside it begin with this
+  std::string name;         // "my": the config is my.cntk; names of further files begin with it
 };
 
 struct Starter {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan.h -- the file of `trainer sweep`: which runs there are. The same file gives the same runs, so a sweep that was
-// interrupted finds what it had done by the names of their folders.
+// interrupted finds finished runs by the names of their folders.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ struct Run {
 };
 std::vector<Run> make_runs(const Plan&);
 
-// The words behind the program's name that start a run. Reads the config, to give every file that it writes a place in
-// the folder of the run. `until`: only trains, up to that epoch; 0 = everything.
+// The words after the program's name that start a run. Reads the config, to redirect every file that it writes to the
+// folder of the run. `until`: only trains, up to that epoch; 0 = everything.
 struct RunWords {
   std::vector<std::string> words;
   bool whole = true;  // nothing is left to do after it

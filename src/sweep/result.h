@@ -21,7 +21,7 @@ struct LogResult {
   std::vector<EpochResult> epochs;  // a resumed run's log may hold an epoch twice: the later one
   Values test;                      // of the last "Final Results"
 };
-// A log that is not there yet is empty.
+// Empty if there is no log yet.
 LogResult read_log(const std::string& path);
 // Epochs whose lines are complete.
 int finished_epochs(const LogResult&);

@@ -13,7 +13,7 @@ struct Job {
   int until = 0;        // pause after this epoch; 0 = run to the end
 };
 
-// Whether nothing is left to do for it: it has ended well, or its log holds that epoch.
+// Whether nothing is left to do for it: it ended with exit code 0, or its log holds that epoch.
 bool is_done(const std::vector<Run>&, const Job&);
 // Carries out the jobs that are not done. A run that fails is noted and the others go on. Returns false if a signal
 // stopped the sweep; runs under way have then saved their state.
@@ -21,7 +21,7 @@ bool run_here(const Plan&, const std::vector<Run>&, const std::vector<Job>&);
 // The same as one array of Slurm jobs per call; waits for its end.
 bool run_in_slurm(const Plan&, const std::vector<Run>&, const std::vector<Job>&);
 
-// After SIGTERM, SIGINT or SIGUSR1.
+// Makes SIGTERM, SIGINT and SIGUSR1 stop the sweep.
 void watch_signals();
 
 }  // namespace tutti::sweep

@@ -4,7 +4,7 @@
 
 namespace tutti::sweep {
 
-// `argv` begins behind "sweep". Exit code: 0, 1 if a run failed, 2 for mistakes, 75 if a signal stopped it.
+// `argv` begins after "sweep". Exit code: 0, 1 if a run failed, 2 for mistakes, 75 if a signal stopped it.
 int run(int argc, const char* const* argv);
 
 }  // namespace tutti::sweep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // best_model.h -- keepBest: a copy of the best model of a training, modelPath.best; and patience: the training ends
-// when it does not get better. Both go by the value that AutoAdjust goes by.
+// when it does not get better. Both use the value that AutoAdjust uses.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Training;
 // Saved in checkpoints.
 struct BestModel {
   double value = std::numeric_limits<double>::infinity();
-  std::int64_t epoch = 0;         // in which it was reached, from 1; 0 = none
-  std::int64_t epochs_since = 0;  // that were not better
+  std::int64_t epoch = 0;         // the best one, from 1; 0 = none
+  std::int64_t epochs_since = 0;  // none of them better
   bool unsaved = false;           // the next checkpoint also saves the copy
   void archive(Archive&);
 };

@@ -22,7 +22,7 @@ struct LearningRateSchedule {
   double step_factor = 0.1;
 
   void describe(config::Fields&);
-  // `epochs`, or the maxEpochs of the block. Reports a warm-up that does not end before.
+  // Sets `epochs` to max_epochs if it is 0. Reports a warm-up that does not end before it.
   void end_at(std::int64_t max_epochs, config::Fields&);
 
   // The factor at a position, in epochs from the start of the training: 2.5 is the middle of the third epoch.

@@ -29,7 +29,7 @@ class PhaseMetrics {
   // Ranks with work units are at different positions; the range ends at the foremost one. Collective.
   void agree_on_progress();
 
-  // Of the network, with the step metrics of this rank. A criterion that is NaN ends the run, or not, by onNaN.
+  // Of the network, with the step metrics of this rank. onNaN decides whether a NaN criterion ends the run.
   StepMetrics forward_backward(const Batch&, GradientSink&);
   // Whether all ranks know by now that the run goes back (onNaN = rewind).
   bool rewinds_now() const;

@@ -10,7 +10,7 @@ namespace tutti {
 
 class PhaseTimes {
  public:
-  // The phase begins. All arguments must outlive it.
+  // Starts with the phase. All arguments must outlive it.
   PhaseTimes(Training& t, RunningMethod& running, const WeightUpdate& update)
       : t_(t), running_(running), update_(update) {}
   // Brings Training::times up to date. Within a phase, an exchange in flight counts later.

@@ -43,7 +43,7 @@ struct EpochTimes {
   ExchangeStats exchange;
 };
 
-// The figures of an epoch beside its results.
+// The figures of an epoch, other than its results.
 struct EpochFigures {
   std::int64_t total_samples_seen = 0;
   double learning_rate = 0, momentum = 0;  // per sample

@@ -9,7 +9,7 @@ namespace tutti {
 
 struct Training;
 
-// Opens the files and writes the first record. `fresh`: without an earlier run, whose records are removed. Collective.
+// Opens the files and writes the first record. `fresh`: removes the records of an earlier run. Collective.
 void begin_metrics(Training&, bool fresh);
 // After a checkpoint was loaded: removes the records of what is trained again.
 void rewind_metrics(Training&);

@@ -36,8 +36,8 @@ struct Resumed {
 
 struct Training {
   Communicator* world = nullptr;
-  std::string command;                    // the block's name, for messages
-  std::string settings, given_options;    // as printed at start, and the SGD block as it was given
+  std::string command;                  // the block's name, for messages
+  std::string settings, given_options;  // as printed at start, and the SGD block as it was given
   std::string model_path;
   bool make_mode = true;
   int trace_level = 0;
@@ -50,7 +50,7 @@ struct Training {
   bool network_of_files = false;  // not of the description
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
-  std::unique_ptr<WeightAverage> average;  // null without weightAverage
+  std::unique_ptr<WeightAverage> average;                                          // null without weightAverage
   std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums
   // The methods before and after the warm start. They outlive the readers, which may take work units.
   std::unique_ptr<RunningMethod> alone, parallel;
@@ -81,7 +81,7 @@ struct Training {
 // restore weights, progress or other state. Collective.
 StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::int64_t samples);
 
-// src/train/one_step.cpp: trains some steps from the initial weights, after others that are not counted; writes and
+// src/train/one_step.cpp: trains some steps from the initial weights, after warm-up steps; writes and
 // restores nothing. Not more than an epoch. Collective.
 struct TrialRun {
   std::int64_t steps = 0, samples = 0;  // those that were counted; samples of all ranks

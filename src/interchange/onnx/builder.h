@@ -25,7 +25,7 @@ using OnnxAttributes = std::vector<std::pair<const char*, OnnxAttribute>>;
 class OnnxNames {
  public:
   explicit OnnxNames(onnx::GraphProto& main) : main_(main) {}
-  // `wanted` itself, or with a number behind it.
+  // `wanted` itself, or with a number appended.
   std::string fresh(const std::string& wanted);
   void reserve(const std::string& name) { used_.insert(name); }
   std::string floats(std::span<const float> values, const Ints& dims);
@@ -42,7 +42,7 @@ class OnnxNames {
 
 class OnnxBuilder {
  public:
-  // `batch_axes`: how many axes values per sample have in front of their own.
+  // `batch_axes`: the number of axes of the batch, before those of a sample.
   OnnxBuilder(onnx::GraphProto& graph, OnnxNames& names, std::size_t batch_axes)
       : graph_(graph), names_(names), batch_axes_(batch_axes) {}
 

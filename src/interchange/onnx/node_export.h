@@ -50,7 +50,7 @@ class NodeExport {
   }
   std::size_t batch_axes(bool per_sample) const { return per_sample ? builder.batch_axes() : 0; }
 
-  // The operand with these dims behind the axes of the batch; the operand itself if it has them.
+  // The operand with these dims after the axes of the batch; the operand itself if it has them.
   std::string reshaped(const OnnxOperand&, const Ints& dims);
   std::string reshaped(const std::string& name, bool per_sample, const Ints& dims);
   // The same with all axes of the batch in one, for operations that take one only; apart() undoes it. `like` has the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// event_file.h -- the format of TensorBoard's event files: framed records (length and masked CRC-32C, the data and
-// theirs), each a message `Event` in the wire format of protocol buffers. Field numbers are those of TensorBoard's
+// event_file.h -- the format of TensorBoard's event files: framed records (length with its masked CRC-32C, data
+// with theirs), each a message `Event` in the wire format of protocol buffers. Field numbers are those of TensorBoard's
 // event.proto and summary.proto.
 #pragma once
 
@@ -24,7 +24,7 @@ std::string restart_event(double time, std::int64_t step);
 
 std::string framed(std::string_view event);
 
-// The event at `offset` of a file's bytes, and the offset behind it; empty at the end, and where the file is damaged.
+// The event at `offset` of a file's bytes, and the offset after it; empty at the end, and where the file is damaged.
 struct Found {
   std::string_view event;
   std::size_t next = 0;

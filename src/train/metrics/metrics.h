@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.h -- writes records to the files of the block `metrics`. Of rank 0, at log lines; the other ranks have none.
+// metrics.h -- writes records to the files of the block `metrics`, at log lines. Only rank 0 has these files.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace tutti {
 class MetricsFile {
  public:
   virtual ~MetricsFile() = default;
-  // Opens the file at this position in the run, to append. Records behind the position are removed: of a run that was
-  // stopped after its last checkpoint, or that goes back. -1 removes all. Throws Error.
+  // Opens the file at this position in the run, to append. Records after the position are removed: the run resumes
+  // before them, or goes back. -1 removes all. Throws Error.
   virtual void resume_at(std::int64_t samples) = 0;
   virtual void write(const MetricsRecord&) = 0;  // and flushes. Throws Error
 };

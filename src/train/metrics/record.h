@@ -11,7 +11,7 @@ namespace tutti {
 
 struct MetricsRecord {
   std::string event;         // start, interval, epoch, validation, checkpoint, end
-  std::int64_t samples = 0;  // position in the run: samples of all epochs so far. Never falls within a run
+  std::int64_t samples = 0;  // position in the run: samples of all epochs so far. Never decreases within a run
   std::vector<std::pair<std::string, std::int64_t>> place = {};  // epoch, epochs, minibatch; epochs count from 1
   std::vector<std::pair<std::string, std::string>> texts = {};
   struct Result {
