@@ -274,6 +274,7 @@ const std::vector<CommandHelp>& command_list() {
       {"plan", "-n RANKS ...", "times every parallel method on these ranks and chooses"},
       {"doctor", "[--hosts A,B]", "looks for what stops or slows runs on these hosts"},
       {"sweep", "FILE.yaml", "trains one config with many settings"},
+      {"report", "DIR...", "writes a page with the curves of one or several runs"},
       {"diff", "A B", "compares two configs, or a config with the settings of a model"},
       {"info", "MODEL", "shows nodes, parameters and statistics of a model"},
       {"import", "FILE OUT", "writes a model of CNTK, or weights from safetensors or npz, as a model"},

@@ -48,7 +48,7 @@ NamedFile named_file(const std::string& word) {
 InputKind kind_of_input(const NamedFile& input) {
   std::error_code ignored;
   if (!fs::exists(input.file, ignored))
-    throw Error(fmt::format("there is no input '{}'\nfix: --input FILE, or --input STREAM=FILE", input.file));
+    throw Error(fmt::format("there is no input '{}'\nfix: --input FILE, or --input INPUT=FILE", input.file));
   if (fs::is_directory(input.file, ignored) || is_image(input.file)) return InputKind::images;
   return lower_extension(input.file) == ".npy" ? InputKind::npy : InputKind::ctf;
 }
@@ -214,7 +214,7 @@ PredictInput open_npy(const std::vector<NamedFile>& given, const std::vector<Net
 }  // namespace
 
 std::vector<CommandOption> input_options() {
-  return {{"--input", "FILE", "PNG or JPEG images, a folder of them, a file in CTF, or STREAM=FILE.npy", true},
+  return {{"--input", "FILE", "PNG or JPEG images, a folder of them, a file in CTF, or INPUT=FILE.npy", true},
           {"--map", "INPUT=STREAM,...", "CTF: streams that have other names than the network's inputs"},
           {"--size", "W:H:C", "images: the network's input as an image, where it is declared as a vector"},
           {"--mean", "FILE", "images: the mean image that training subtracted (meanFile)"},

@@ -340,7 +340,7 @@ std::string usage() {
   text += "       trainer import FILE OUT   writes a model of CNTK, or weights from safetensors or npz, as a model\n";
   text += "       trainer export MODEL ...  writes a model as ONNX, safetensors or npz\n";
   text += "       trainer predict MODEL ... computes outputs for images, CTF or npy files; each command: --help\n\n";
-  text += "Words are applied from left to right: a setting behind configFile= overrides the file's.\n\nflags:\n";
+  text += "Words are applied from left to right: a setting after configFile= overrides the file's.\n\nflags:\n";
   for (const CLI::Option* option : app.get_options())
     text += fmt::format("  {:<16} {}\n", option->get_name(false, true), option->get_description());
   return text;

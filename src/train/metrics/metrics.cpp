@@ -38,9 +38,11 @@ Metrics::Metrics(const MetricsOptions& o, const std::string& run) {
 
 void Metrics::resume_at(std::int64_t samples) {
   for (const auto& file : files_) file->resume_at(samples);
+  open_ = true;
 }
 
 void Metrics::write(const MetricsRecord& record) {
+  if (!open_) return;
   std::erase_if(files_, [&](const std::unique_ptr<MetricsFile>& file) {
     try {
       file->write(record);

@@ -29,11 +29,13 @@ class Metrics {
   Metrics(const MetricsOptions&, const std::string& run);
   // Throws Error when a file cannot be written.
   void resume_at(std::int64_t samples);
-  // A file that cannot be written any more is given up, with a warning: training does not end for it.
+  // Nothing before the first resume_at(). A file that cannot be written any more is given up, with a warning: training
+  // does not end for it.
   void write(const MetricsRecord&);
 
  private:
   std::vector<std::unique_ptr<MetricsFile>> files_;
+  bool open_ = false;
 };
 
 // The text of a JSON string, without quotes.
