@@ -93,10 +93,13 @@ class ActionsTest(support.TrainerTest):
 
     def test_f1_and_its_best_model(self):
         """Evaluation nodes that are ratios: those of the table; cv takes the largest."""
-        network = ('''Train=[BrainScriptNetworkBuilder=[ features=Input{2} ; labels=Input{2} ; z=LinearLayer{2}(features)
-            ce=CrossEntropyWithSoftmax(labels,z) ; errs=ClassificationError(labels,z) ; f1=F1Score(labels,z)
-            criterionNodes=(ce) ; evaluationNodes=(errs:f1) ]]''')
-        self.train(network)
+        before, rest = examples.config(epochs=3).split('SimpleNetworkBuilder', 1)
+        self.write('run.cntk', before + '''BrainScriptNetworkBuilder = [
+            features = Input {2} ; labels = Input {2} ; z = LinearLayer {2} (Sigmoid (LinearLayer {8} (features)))
+            ce = CrossEntropyWithSoftmax (labels, z) ; errs = ClassificationError (labels, z) ; f1 = F1Score (labels, z)
+            criterionNodes = (ce) ; evaluationNodes = (errs : f1)
+        ]''' + rest.split(']', 1)[1])
+        self.train()
         test = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[confusionFile=table.csv;minibatchSize=7]'], 2)
         row = (self.directory / 'table.csv').read_text().splitlines()[2].split(',')
         self.assertAlmostEqual(support.final_results(test.text)['f1'][0], float(row[4]), delta=1e-7)

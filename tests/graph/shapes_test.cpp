@@ -161,7 +161,10 @@ TEST(Shapes, EveryOperationHasARuleAndAnExecution) {
                                              "Mean",
                                              "InvStdDev",
                                              "CosDistanceWithNegativeSamples",
-                                             "LookupTable"};
+                                             "LookupTable",
+                                             "Precision",
+                                             "Recall",
+                                             "F1Score"};
   for (const auto& name : operation_names()) {
     const auto* info = find_operation(name);
     ASSERT_NE(info, nullptr) << name;
