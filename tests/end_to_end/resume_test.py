@@ -134,7 +134,7 @@ class ResumeTest(support.TrainerTest):
         def epoch(path):
             return int(path.name.removeprefix('model.dnn.').removesuffix('.ckp').split('.')[0])
         found = [p for p in models.iterdir() if p.name.startswith('model.dnn.') and p.name.endswith('.ckp') == (suffix == '.ckp')
-                 and not p.name.endswith(('.tmp', '.lock'))]
+                 and not p.name.endswith(('.tmp', '.lock', '.config'))]
         return max(found, key=epoch)
 
     def damage(self, file, how):
