@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/utf8.h"
 #include "tutti/error.h"
 
 namespace tutti::cntk {
@@ -22,18 +23,6 @@ std::string stored(std::string_view marker) {
   std::string bytes;
   for (const char c : marker) bytes += {c, '\0'};
   return bytes + std::string(2, '\0');
-}
-
-void append_utf8(std::string& to, std::uint32_t c) {
-  const auto byte = [&](std::uint32_t b) { to += static_cast<char>(b); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800)
-    byte(0xC0 | c >> 6);
-  else if (c < 0x10000)
-    byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
-  else
-    byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
-  byte(0x80 | (c & 0x3F));
 }
 
 }  // namespace

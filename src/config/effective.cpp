@@ -8,8 +8,7 @@
 #include <set>
 
 #include "config/command_line.h"
-#include "config/state.h"
-#include "config/table.h"
+#include "config/level_fields.h"
 
 namespace tutti::config {
 namespace {
@@ -76,10 +75,10 @@ std::vector<Setting> defaults_of(const Table& table) {
   return all;
 }
 
-class Effective : public Fields {
+class Effective : public LevelFields {
  public:
   Effective(StatePtr state, std::shared_ptr<const Table> table, std::vector<Setting>& all)
-      : state_(std::move(state)), table_(std::move(table)), all_(all) {}
+      : LevelFields(std::move(state), std::move(table)), all_(all) {}
 
   void run(const std::function<void(Fields&)>& describe, Unknown unknown) {
     describe(*this);
@@ -92,23 +91,8 @@ class Effective : public Fields {
     }
   }
 
-  void alias(std::string_view, std::string_view, std::string_view) override {}  // known from the table
-  void no_effect(std::string_view, std::string_view) override {}
   void required(std::string_view) override {}
-  void inherit_nothing() override { alone_ = true; }
   void problem(std::string_view, std::string, std::string) override {}
-  bool given(std::string_view key) const override {
-    try {
-      const Row* row = table_->row(key);
-      if (row && row->nested) {
-        const auto found = nearest_block(key);
-        return found && found->resolved.block;
-      }
-      return find_scalar(key).has_value();
-    } catch (const ConfigError&) {
-      return true;
-    }
-  }
   void pairs(std::string_view key, std::vector<Pair>&, std::string_view) override {
     block(key, [](const StatePtr& child, Setting& s) { s.members = written_level(child); });
   }
@@ -143,14 +127,6 @@ class Effective : public Fields {
   }
 
  private:
-  std::optional<FoundBlock> nearest_block(std::string_view key) const {
-    auto found = find_block(state_, table_->names_of(key));
-    if (alone_ && found && found->level != state_) found.reset();
-    return found;
-  }
-  std::optional<FoundValue> find_scalar(std::string_view key) const {
-    return find_value(*state_, table_->names_of(key), alone_);
-  }
   void see(std::string_view key) {
     for (const std::string& name : table_->names_of(key)) seen_.insert(to_lower(name));
   }
@@ -187,11 +163,8 @@ class Effective : public Fields {
     all_.push_back(std::move(s));
   }
 
-  StatePtr state_;
-  std::shared_ptr<const Table> table_;
   std::vector<Setting>& all_;
   std::set<std::string> seen_;  // lower case
-  bool alone_ = false;
 };
 
 }  // namespace

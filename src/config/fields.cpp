@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "config/level_fields.h"
 #include "config/overrides.h"
-#include "config/state.h"
-#include "config/table.h"
 
 namespace tutti::config {
 namespace {
@@ -44,12 +43,10 @@ bool one_slip(std::string a, std::string b) {
   return i + 1 < a.size() && a[i] == b[i + 1] && a[i + 1] == b[i] && a.substr(i + 2) == b.substr(i + 2);
 }
 
-class Reading : public Fields {
+class Reading : public LevelFields {
  public:
   Reading(StatePtr state, std::string name, std::shared_ptr<const Table> table, Problems& problems, Notices& notices)
-      : state_(std::move(state)),
-        name_(std::move(name)),
-        table_(std::move(table)),
+      : LevelFields(std::move(state), std::move(table), std::move(name)),
         problems_(problems),
         notices_(notices) {}
 
@@ -69,25 +66,10 @@ class Reading : public Fields {
     }
   }
 
-  void alias(std::string_view, std::string_view, std::string_view) override {}  // known from the table
-  void no_effect(std::string_view, std::string_view) override {}
-  void inherit_nothing() override { alone_ = true; }
   void required(std::string_view key) override {
     if (given(key) || bad_.contains(to_lower(key))) return;
     problems_.add(
         Diagnostic{state_->where, fmt::format("{} needs '{}'", name_, key), fmt::format("add {} = ...", key)});
-  }
-  bool given(std::string_view key) const override {
-    try {
-      const Row* row = table_->row(key);
-      if (row && row->nested) {
-        const auto found = nearest_block(key);
-        return found && found->resolved.block;
-      }
-      return find_scalar(key).has_value();
-    } catch (const ConfigError&) {
-      return true;  // written, if wrongly; reading it has said so
-    }
   }
   void problem(std::string_view key, std::string message, std::string fix) override {
     if (bad_.contains(to_lower(key))) return;  // the rule judged a default
@@ -153,16 +135,6 @@ class Reading : public Fields {
   }
 
  private:
-  std::optional<FoundBlock> nearest_block(std::string_view key) const {
-    auto found = find_block(state_, table_->names_of(key));
-    if (alone_ && found && found->level != state_) found.reset();
-    return found;
-  }
-
-  std::optional<FoundValue> find_scalar(std::string_view key) const {
-    return find_value(*state_, table_->names_of(key), alone_, name_);
-  }
-
   template <class Use>
   void guarded(std::string_view key, const Use& use) {
     try {
@@ -286,13 +258,9 @@ class Reading : public Fields {
     note(entry, fmt::format("unknown setting '{}' ignored", entry.key), fmt::format("did you mean '{}'?", near));
   }
 
-  StatePtr state_;
-  std::string name_;
-  std::shared_ptr<const Table> table_;
   Problems& problems_;
   Notices& notices_;
   std::set<std::string> described_, bad_;  // lower case
-  bool alone_ = false;                     // what stands further out is no concern of this block
 };
 
 void read_block(const Record& record, std::string_view name, const std::function<void(Fields&)>& describe,

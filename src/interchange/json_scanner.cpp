@@ -5,23 +5,13 @@
 
 #include <cstdlib>
 
+#include "base/utf8.h"
+
 namespace tutti::interchange {
 namespace {
 
 bool json_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool json_digit(char c) { return c >= '0' && c <= '9'; }
-
-void append_as_utf8(std::string& to, std::uint32_t c) {
-  const auto byte = [&](std::uint32_t b) { to += static_cast<char>(b); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800)
-    byte(0xC0 | c >> 6);
-  else if (c < 0x10000)
-    byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
-  else
-    byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
-  byte(0x80 | (c & 0x3F));
-}
 
 }  // namespace
 
@@ -118,7 +108,7 @@ void JsonScanner::append_escaped(std::string& to) {
     if (low < 0xDC00 || low > 0xDFFF) fail(at_, "half of a surrogate pair");
     code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
   }
-  append_as_utf8(to, code);
+  append_utf8(to, code);
 }
 
 std::uint64_t JsonScanner::whole_number() {
