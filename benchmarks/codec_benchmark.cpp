@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
   for (const auto* kernels : sets)
     for (const Direction direction : {Direction::encode, Direction::decode_add, Direction::decode})
       tutti::add(kernels, direction, "1_bit", {.bits = 1});
-  for (const int bits : {2, 8, 16, 32})
+  for (const int bits : {2, 4, 8, 16, 32})
     for (const Direction direction : {Direction::encode, Direction::decode_add})
       tutti::add(&tutti::codec::best_kernels(), direction, std::to_string(bits) + "_bit", {.bits = bits});
   for (const auto* kernels : sets)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // adaptive_kernels.h -- levels fitted to each column, 16 floats at a time: the means of four parts of the column (2
-// bits), or even steps on either side of 0 (4, 8, 16 bits). Part of column_kernels.h, whose rules apply here too.
+// bits), or even steps between two ends on either side of 0 (4, 8, 16 bits): the smallest and the largest value, or the
+// two means, whichever loses less. Part of column_kernels.h, whose rules apply here too.
 #pragma once
 
 #include "codec/kernels.h"
@@ -19,9 +20,10 @@ constexpr float kNothing = 1e-30f;
   return sum;
 }
 
-// The means of the negative values and of the others, 0 where there are none.
+// The means of the negative values and of the others, 0 where there are none; the number of the others.
 struct Sides {
   float below, above;
+  size_t count_above;
 };
 
 [[gnu::always_inline]] static inline Sides side_means(size_t rows, const float* g, const float* residual) {
@@ -40,7 +42,7 @@ struct Sides {
   size_t ones = sum_of_counts((count[0] + count[2]) + (count[1] + count[3]));
   ones -= lanes - rows;  // lanes beyond the last row hold zeros, which pass for positive
   return {ones < rows ? fold(below) / static_cast<float>(rows - ones) : 0.0f,
-          ones > 0 ? fold(above) / static_cast<float>(ones) : 0.0f};
+          ones > 0 ? fold(above) / static_cast<float>(ones) : 0.0f, ones};
 }
 
 // ---- the levels of a column -----------------------------------------------------------------------------------------
@@ -65,10 +67,16 @@ struct Parts {
   }
 };
 
-// A mean is that of its side plus the mean distance from it, which is exact for a column of equal values.
-[[gnu::always_inline]] static inline Ranges means_of_parts(size_t rows, const float* g, const float* residual,
-                                                           Sides inner) {
-  Floats sum[4][4] = {};
+// A mean is that of its side plus the mean distance from it, which is exact for a column of equal values. Loss: what 2
+// bits lose of a side, the sum of squared distances from the two means.
+struct Quarters {
+  Ranges means;
+  float loss_below, loss_above;
+};
+template <bool Losses>
+[[gnu::always_inline]] static inline Quarters means_of_parts(size_t rows, const float* g, const float* residual,
+                                                             Sides inner) {
+  Floats sum[4][4] = {}, squares[2][4] = {};
   Ints count[4] = {};
   const Ints none = all(0), one = all(1);
   for_rows(
@@ -81,19 +89,25 @@ struct Parts {
           sum[q][k] = pick(part[q], sum[q][k] + p.distance, sum[q][k]);
           count[q] = count[q] + (part[q] & one);
         }
+        if (Losses) {
+          const Floats square = pick(inside, p.distance * p.distance, all(0.0f));
+          squares[0][k] = squares[0][k] + pick(p.above, all(0.0f), square);
+          squares[1][k] = squares[1][k] + pick(p.above, square, all(0.0f));
+        }
       });
   const float trouble = (inner.below + inner.above) * 0.0f;  // NaN if a sum is not finite
-  float at[4];
+  float at[4], loss[2] = {};
+  if (Losses) loss[0] = fold(squares[0]), loss[1] = fold(squares[1]);
   for (int q = 0; q < 4; ++q) {
-    const float mean = q < 2 ? inner.below : inner.above;
-    const size_t members = sum_of_counts(count[q]);
-    at[q] = mean + (members > 0 ? fold(sum[q]) / static_cast<float>(members) : 0.0f) + trouble;
+    const auto members = static_cast<float>(sum_of_counts(count[q]));
+    const float distance = members > 0.0f ? fold(sum[q]) / members : 0.0f;
+    at[q] = (q < 2 ? inner.below : inner.above) + distance + trouble;
+    loss[q / 2] = loss[q / 2] - members * (distance * distance);
   }
-  return {{at[0], at[1]}, {at[2], at[3]}};
+  return {{{at[0], at[1]}, {at[2], at[3]}}, loss[0], loss[1]};
 }
 
-// More bits: the levels of a side range from its smallest value to its largest. A side without values is 0. All is NaN
-// if any value is not finite.
+// The smallest value of a side and its largest. A side without values is 0. All is NaN if any value is not finite.
 [[gnu::always_inline]] static inline float smallest_lane(Floats v) {
   float lanes[kWidth];
   store(lanes, v);
@@ -190,6 +204,55 @@ struct EvenLevels {
     return (q | (above & all(Reader::kSide))) << shift;
   }
 };
+
+// ---- the ends of 4 bits and more -----------------------------------------------------------------------------------
+
+// Whether even steps of 4 bits between the ends surely lose no more of `rows` values than the two means: no value is
+// more than half a step off. The answer is the same for 8 and 16 bits, whose levels contain these.
+[[gnu::always_inline]] static inline bool ends_suffice(Range ends, float loss_of_means, size_t rows) {
+  const float per_unit = Scale::of(ends, tutti::codec::last_level(4)).per_unit;  // 0 if the values are equal
+  return per_unit == 0.0f || static_cast<float>(rows) * 0.25f <= loss_of_means * per_unit * per_unit;
+}
+
+// By how much steps between the means lose less than steps between the ends: sums of squares, in steps of the latter.
+struct Gain {
+  float below, above;
+};
+template <int B>
+[[gnu::always_inline]] static inline Gain gain_of_means(size_t rows, const float* g, const float* residual,
+                                                        const Ranges& ends, const Ranges& means) {
+  const EvenLevels<B> wide(ends), narrow(means);
+  const Floats zero = all(0.0f);
+  Floats below[4] = {}, above[4] = {};
+  for_rows(
+      rows, [&](size_t r, size_t n, size_t k) __attribute__((always_inline)) {
+        const Floats v = value(g, residual, r, n);
+        const Ints inside = lanes_below(n), positive = v >= zero;
+        Floats of_ends, of_means;
+        wide(v, 0, of_ends), narrow(v, 0, of_means);
+        const Floats unit = pick(positive, wide.above_scale, wide.below_scale);
+        const Floats e = (v - of_ends) * unit, m = (v - of_means) * unit, gain = pick(inside, e * e - m * m, zero);
+        above[k] = above[k] + pick(positive, gain, zero);
+        below[k] = below[k] + pick(positive, zero, gain);
+      });
+  return {fold(below), fold(above)};
+}
+
+// No width loses more of a column than a narrower one: with the means of 2 bits as ends, every level of 2 bits is one
+// of these too, and those of a width are levels of all wider ones.
+template <int B>
+[[gnu::always_inline]] static inline Ranges better_ends(size_t rows, const float* g, const float* residual) {
+  Ranges ends = ends_of_sides(rows, g, residual);
+  const Sides inner = side_means(rows, g, residual);
+  const Quarters quarters = means_of_parts<true>(rows, g, residual, inner);
+  if (ends_suffice(ends.below, quarters.loss_below, rows - inner.count_above) &&
+      ends_suffice(ends.above, quarters.loss_above, inner.count_above))
+    return ends;
+  const Gain gain = gain_of_means<B>(rows, g, residual, ends, quarters.means);
+  if (gain.below > 0.0f) ends.below = quarters.means.below;
+  if (gain.above > 0.0f) ends.above = quarters.means.above;
+  return ends;
+}
 
 // ---- columns that are sent as they are ------------------------------------------------------------------------------
 

@@ -323,10 +323,10 @@ static void encode_columns(size_t rows, size_t columns, const float* g, float* r
       write_column<B>(rows, g, residual, out, pair, Levels(pair, B));
     } else if constexpr (B == 2) {
       const Sides inner = side_means(rows, g, residual);
-      const Ranges ranges = means_of_parts(rows, g, residual, inner);
+      const Ranges ranges = means_of_parts<false>(rows, g, residual, inner).means;
       write_column<B>(rows, g, residual, out, ranges, QuarterLevels(ranges, inner));
     } else {
-      const Ranges ranges = ends_of_sides(rows, g, residual);
+      const Ranges ranges = better_ends<B>(rows, g, residual);
       write_column<B>(rows, g, residual, out, ranges, EvenLevels<B>(ranges));
     }
   }

@@ -3,6 +3,7 @@
 // and the shard exchange are compared with. The only freedom, the order of the sums, is fixed: 64 lanes, then halves.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -109,29 +110,78 @@ inline Column four_means(const std::vector<float>& v) {
   return c;
 }
 
-// 4, 8, 16 bits: even steps from the smallest to the largest of the negative values, and of the others.
-inline Column even_steps(int bits, const std::vector<float>& v) {
+// Even steps between two ends on either side: low and high of the negative values, then of the others.
+inline float per_unit(int bits, float low, float high) {
+  const auto top = static_cast<float>(bits == 4 ? 7 : bits == 8 ? 126 : 32760);
+  return high - low < 1e-30f ? 0 : 1 / ((high - low) / top * (1 + 0x1p-20f));
+}
+inline Column even_steps(int bits, const std::vector<float>& v, const std::vector<float>& ends) {
   const int side = 1 << (bits - 1), top = bits == 4 ? 7 : bits == 8 ? 126 : 32760;
-  float trouble = 0, low[2] = {HUGE_VALF, HUGE_VALF}, high[2] = {-HUGE_VALF, -HUGE_VALF}, step[2], scale[2];
-  for (const float x : v)
-    trouble += x * 0.0f, low[x >= 0] = std::fmin(low[x >= 0], x), high[x >= 0] = std::fmax(high[x >= 0], x);
-  Column c;
+  float step[2], scale[2];
   for (int s = 0; s < 2; ++s) {
-    if (low[s] > high[s]) low[s] = high[s] = 0;
-    low[s] += trouble, high[s] += trouble;
-    const float range = high[s] - low[s];
+    const float range = ends[2 * s + 1] - ends[2 * s];
     step[s] = range < 1e-30f ? 0 : range / static_cast<float>(top) * (1 + 0x1p-20f);
-    scale[s] = range < 1e-30f ? 0 : 1 / step[s];
-    c.head.push_back(low[s]), c.head.push_back(high[s]);
+    scale[s] = per_unit(bits, ends[2 * s], ends[2 * s + 1]);
   }
+  Column c{ends, {}, {}};
   for (const float x : v) {
     const int s = x >= 0;
-    const float at = (x - low[s]) * scale[s] + 0.5f;
-    const int q = x >= high[s] ? top : at > 0 ? static_cast<int>(at) : 0;
+    const float low = ends[2 * s], high = ends[2 * s + 1], at = (x - low) * scale[s] + 0.5f;
+    const int q = x >= high ? top : at > 0 ? static_cast<int>(at) : 0;
     c.levels.push_back(static_cast<std::uint32_t>(q + s * side));
-    c.values.push_back(std::isnan(trouble) ? trouble : std::fmin(low[s] + static_cast<float>(q) * step[s], high[s]));
+    c.values.push_back(std::isnan(low) ? low : std::fmin(low + static_cast<float>(q) * step[s], high));
   }
   return c;
+}
+
+// Whether steps of 4 bits between the ends surely lose no more than the means of 2 bits, on both sides.
+inline bool ends_suffice(const std::vector<float>& v, const std::vector<float>& ends) {
+  bool all = true;
+  for (int s = 0; s < 2; ++s) {
+    const auto here = [s](float x) { return (x >= 0) == (s == 1); };
+    const float mean = mean_where(v, here), unit = per_unit(4, ends[2 * s], ends[2 * s + 1]);
+    std::vector<float> square(v.size()), part[2]{square, square};
+    float count[2] = {};
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      if (!here(v[i])) continue;
+      const float d = v[i] - mean;
+      square[i] = d * d, part[d >= 0][i] = d, ++count[d >= 0];
+    }
+    float loss = lane_sum(square);
+    for (int p = 0; p < 2; ++p) {
+      const float distance = count[p] > 0 ? lane_sum(part[p]) / count[p] : 0;
+      loss -= count[p] * (distance * distance);
+    }
+    all = all && (unit == 0 || (count[0] + count[1]) * 0.25f <= loss * unit * unit);
+  }
+  return all;
+}
+
+// 4, 8, 16 bits: between the smallest and the largest value, or between the means of 2 bits, whichever loses less.
+inline Column better_steps(int bits, const std::vector<float>& v) {
+  float trouble = 0;
+  std::vector<float> ends{HUGE_VALF, -HUGE_VALF, HUGE_VALF, -HUGE_VALF};
+  for (const float x : v) {
+    float *low = &ends[x >= 0 ? 2 : 0], *high = low + 1;
+    trouble += x * 0.0f, *low = std::fmin(*low, x), *high = std::fmax(*high, x);
+  }
+  for (int s = 0; s < 4; s += 2)
+    if (ends[s] > ends[s + 1]) ends[s] = ends[s + 1] = 0;
+  for (float& end : ends) end += trouble;
+  const std::vector<float> means = four_means(v).head;
+  const Column wide = even_steps(bits, v, ends), narrow = even_steps(bits, v, means);
+  if (ends_suffice(v, ends)) return wide;
+  float unit[2];
+  for (int s = 0; s < 2; ++s) unit[s] = per_unit(bits, ends[2 * s], ends[2 * s + 1]);
+  std::vector<float> gain[2]{std::vector<float>(v.size()), std::vector<float>(v.size())};
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    const int s = v[i] >= 0;
+    const float e = (v[i] - wide.values[i]) * unit[s], m = (v[i] - narrow.values[i]) * unit[s];
+    gain[s][i] = e * e - m * m;
+  }
+  for (int s = 0; s < 2; ++s)
+    if (lane_sum(gain[s]) > 0) std::copy_n(means.begin() + 2 * s, 2, ends.begin() + 2 * s);
+  return even_steps(bits, v, ends);
 }
 
 // Quantises values + residual and leaves the rest in residual. bits = 1, 2, 4, 8, 16.
@@ -142,7 +192,7 @@ inline Column quantize(const CodecOptions& o, std::span<const float> values, std
   if (o.bits == 1 || o.quantizer == Quantizer::original)
     c = original(o, v);
   else
-    c = o.bits == 2 ? four_means(v) : even_steps(o.bits, v);
+    c = o.bits == 2 ? four_means(v) : better_steps(o.bits, v);
   const std::size_t per_word = 32 / static_cast<std::size_t>(o.bits);
   c.whole = c.head.size() + (v.size() + per_word - 1) / per_word >= v.size();
   if (c.whole && c.head.size() > 2) {

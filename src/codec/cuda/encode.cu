@@ -37,9 +37,8 @@ __device__ Sides side_means(unsigned rows, const SumUp& sums) {
 }
 
 template <class SumUp>
-__device__ Column<Kind::one_bit> describe(Column<Kind::one_bit>, Threshold threshold, unsigned rows,
-                                          const SumUp& sums) {
-  if (threshold == Threshold::zero) {
+__device__ Column<Kind::one_bit> describe(Column<Kind::one_bit>, Format format, unsigned rows, const SumUp& sums) {
+  if (format.threshold == Threshold::zero) {
     const Sides m = side_means(rows, sums);
     return {around<Kind::one_bit>(m.below, m.above)};
   }
@@ -54,15 +53,16 @@ __device__ Column<Kind::one_bit> describe(Column<Kind::one_bit>, Threshold thres
 }
 
 template <class SumUp>
-__device__ Column<Kind::original> describe(Column<Kind::original>, Threshold, unsigned rows, const SumUp& sums) {
+__device__ Column<Kind::original> describe(Column<Kind::original>, Format, unsigned rows, const SumUp& sums) {
   const Sums s = sums([](Sums& to, float x) { to.first += x * x; });
   const float reach = 4.0f * sqrtf(s.first / static_cast<float>(rows));
   return {{{-reach, reach}}};
 }
 
-// The two means of one side's parts: that of the side plus the mean distance from it.
+// The two means of one side's parts: that of the side plus the mean distance from it. Takes from `loss`, the sum of
+// squared distances from the mean of the side, so that it becomes that from the two means.
 template <bool Above, class SumUp>
-__device__ void means_of_side(float mean, unsigned members, float trouble, const SumUp& sums, float* out) {
+__device__ void means_of_side(float mean, unsigned members, float trouble, const SumUp& sums, float* out, float& loss) {
   const Sums s = sums([mean](Sums& to, float x) {
     const float d = x - mean;
     const bool inside = (x >= 0.0f) == Above, outer = inside && d >= 0.0f;
@@ -70,19 +70,27 @@ __device__ void means_of_side(float mean, unsigned members, float trouble, const
     to.second += outer ? d : 0.0f;
     to.count += outer;
   });
-  const unsigned inner = members - s.count;
-  out[0] = mean + (inner > 0 ? s.first / static_cast<float>(inner) : 0.0f) + trouble;
-  out[1] = mean + (s.count > 0 ? s.second / static_cast<float>(s.count) : 0.0f) + trouble;
+  const auto inner = static_cast<float>(members - s.count), outer = static_cast<float>(s.count);
+  const float low = inner > 0.0f ? s.first / inner : 0.0f, high = outer > 0.0f ? s.second / outer : 0.0f;
+  out[0] = mean + low + trouble;
+  out[1] = mean + high + trouble;
+  loss = loss - inner * (low * low);
+  loss = loss - outer * (high * high);
 }
 
 template <class SumUp>
-__device__ Column<Kind::quarters> describe(Column<Kind::quarters>, Threshold, unsigned rows, const SumUp& sums) {
-  const Sides m = side_means(rows, sums);
+__device__ Column<Kind::quarters> means_of_parts(unsigned rows, const Sides& m, const SumUp& sums, float (&loss)[2]) {
   const float trouble = (m.below + m.above) * 0.0f;  // NaN where a sum is no finite number
   Column<Kind::quarters> c{{}, 0, m.below, m.above};
-  means_of_side<false>(m.below, rows - m.count_above, trouble, sums, c.head.x);
-  means_of_side<true>(m.above, m.count_above, trouble, sums, c.head.x + 2);
+  means_of_side<false>(m.below, rows - m.count_above, trouble, sums, c.head.x, loss[0]);
+  means_of_side<true>(m.above, m.count_above, trouble, sums, c.head.x + 2, loss[1]);
   return c;
+}
+
+template <class SumUp>
+__device__ Column<Kind::quarters> describe(Column<Kind::quarters>, Format, unsigned rows, const SumUp& sums) {
+  float unused[2] = {};
+  return means_of_parts(rows, side_means(rows, sums), sums, unused);
 }
 
 // The ends of one side; NaN if any value of the column is not a finite number.
@@ -103,12 +111,43 @@ __device__ void ends_of_side(const SumUp& sums, float* out) {
   out[1] = low <= high ? high + bad : bad;
 }
 
+// Whether steps of 4 bits between the ends of one side surely lose no more of its values than the two means.
+__device__ inline bool ends_suffice(const float* ends, float loss_of_means, unsigned rows) {
+  const float per_unit = Side(ends[0], ends[1], last_level(4)).per_unit();
+  return per_unit == 0.0f || static_cast<float>(rows) * 0.25f <= loss_of_means * per_unit * per_unit;
+}
+
+// Of each side the ends or the means, whichever lose less between them.
 template <class SumUp>
-__device__ Column<Kind::even> describe(Column<Kind::even>, Threshold, unsigned, const SumUp& sums) {
-  Column<Kind::even> c;
-  ends_of_side<false>(sums, c.head.x);
-  ends_of_side<true>(sums, c.head.x + 2);
-  return c;
+__device__ Column<Kind::even> describe(Column<Kind::even>, Format format, unsigned rows, const SumUp& sums) {
+  Column<Kind::even> ends, means;
+  ends_of_side<false>(sums, ends.head.x);
+  ends_of_side<true>(sums, ends.head.x + 2);
+  const Sides m = side_means(rows, sums);
+  const Sums squares = sums([&m](Sums& to, float x) {
+    const bool above = x >= 0.0f;
+    const float d = x - (above ? m.above : m.below), square = d * d;
+    to.first += above ? 0.0f : square;
+    to.second += above ? square : 0.0f;
+  });
+  float loss[2] = {squares.first, squares.second};
+  const Column<Kind::quarters> parts = means_of_parts(rows, m, sums, loss);
+  if (ends_suffice(ends.head.x, loss[0], rows - m.count_above) && ends_suffice(ends.head.x + 2, loss[1], m.count_above))
+    return ends;
+  for (unsigned i = 0; i < 4; ++i) means.head.x[i] = parts.head.x[i];
+  const Quantizer<Kind::even> wide(ends, format.bits), narrow(means, format.bits);
+  const Sums gain = sums([&](Sums& to, float x) {
+    const bool above = x >= 0.0f;
+    float of_ends, of_means;
+    wide(x, of_ends), narrow(x, of_means);
+    const float unit = above ? wide.above_scale : wide.below_scale;
+    const float e = (x - of_ends) * unit, n = (x - of_means) * unit, less = e * e - n * n;
+    to.first += above ? 0.0f : less;
+    to.second += above ? less : 0.0f;
+  });
+  for (unsigned i = 0; i < 4; ++i)
+    if ((i < 2 ? gain.first : gain.second) > 0.0f) ends.head.x[i] = means.head.x[i];
+  return ends;
 }
 
 // ---- columns of up to 32 rows: a lane each
@@ -191,7 +230,7 @@ __global__ void __launch_bounds__(encode_threads) encode_short(EncodeColumns job
   const unsigned step = raw ? rows : Head<K>::floats + words.count;
   if (lane < columns) {
     float* v = tile + lane * stride;
-    const auto column = describe(Column<K>{}, job.format.threshold, rows, SumsOfLane<Size>{v, rows});
+    const auto column = describe(Column<K>{}, job.format, rows, SumsOfLane<Size>{v, rows});
     write_column<K>(Quantizer<K>(column, job.format.bits), words, raw, column.head, v, sent[warp] + lane * step);
   }
   __syncwarp();
@@ -351,7 +390,7 @@ __global__ void __launch_bounds__(Team < encode_threads ? encode_threads : Team)
                                    reinterpret_cast<float*>(tutti::cuda::asked_for + 1) + team * capacity, capacity,
                                    shared);
   const auto column =
-      describe(Column<K>{}, job.format.threshold, words.rows, [&](const auto&... how) { return staged.sums(how...); });
+      describe(Column<K>{}, job.format, words.rows, [&](const auto&... how) { return staged.sums(how...); });
   auto* out = reinterpret_cast<unsigned*>(job.out) + c * (Head<K>::floats + words.count);
   staged.template write<K>(Quantizer<K>(column, job.format.bits), words, column.head, out);
 }
