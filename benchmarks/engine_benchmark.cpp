@@ -4,6 +4,7 @@
 // --benchmark_repetitions=15 and compare the medians of GFLOPs; the ratio is printed by `step_to_gemm`.
 #include <benchmark/benchmark.h>
 #include <dnnl.h>
+#include <dnnl.h>
 
 #include <algorithm>
 #include <ctime>
@@ -193,6 +194,51 @@ void product_rates(benchmark::State& state) {
   state.counters["weight_kept"] = median(rates[3]);
 }
 BENCHMARK(product_rates)->Unit(benchmark::kMillisecond)->Iterations(40);
+
+// The three products of a layer of `inputs` by `outputs` at `rows` samples: GFLOP/s of the backend, and of dnnl_sgemm in
+// turn with it.
+void float32_rates(benchmark::State& state) {
+  const auto backend = make_backend("cpu");
+  const auto rows = static_cast<std::size_t>(state.range(0)), in = static_cast<std::size_t>(state.range(1)),
+             out = static_cast<std::size_t>(state.range(2));
+  FloatBuffer x(rows * in), y(rows * out), w(in * out);
+  for (auto* buffer : {&x, &y, &w})
+    for (std::size_t i = 0; i < buffer->size(); ++i) buffer->data()[i] = 0.01f * static_cast<float>(i % 13) - 0.06f;
+  struct Role {
+    const char* name;
+    Gemm g;
+    const float *a, *b;
+    float* c;
+    std::vector<double> ours, theirs;
+  };
+  Role roles[] = {
+      {"forward", {.m = rows, .n = out, .k = in, .lda = in, .ldb = out, .ldc = out}, x.data(), w.data(), y.data(), {}, {}},
+      {"data", {.transpose_b = true, .m = rows, .n = in, .k = out, .lda = out, .ldb = out, .ldc = in}, y.data(), w.data(), x.data(), {}, {}},
+      {"weight", {.transpose_a = true, .m = in, .n = out, .k = rows, .lda = in, .ldb = out, .ldc = out}, x.data(), y.data(), w.data(), {}, {}}};
+  const double work = 2e-9 * static_cast<double>(rows * in * out);
+  for (auto _ : state)
+    for (Role& r : roles) {
+      const Gemm& g = r.g;
+      const auto size = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
+      r.ours.push_back(work / seconds([&] { backend->gemm(g, r.a, r.b, r.c); }));
+      r.theirs.push_back(work / seconds([&] {
+                           dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', size(g.m), size(g.n),
+                                      size(g.k), 1, r.a, size(g.lda), r.b, size(g.ldb), 0, r.c, size(g.ldc));
+                         }));
+    }
+  for (Role& r : roles)
+    state.counters[r.name] = median(r.ours), state.counters[std::string(r.name) + "_dnnl_sgemm"] = median(r.theirs);
+}
+BENCHMARK(float32_rates)
+    ->Args({256, 784, 2048})
+    ->Args({256, 2048, 2048})
+    ->Args({64, 2048, 2048})
+    ->Args({32, 512, 2048})
+    ->Args({32, 9216, 4096})
+    ->Args({32, 4096, 4096})
+    ->Args({1024, 64, 2048})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(40);
 
 }  // namespace
 }  // namespace tutti

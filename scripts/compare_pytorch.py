@@ -9,6 +9,7 @@ Rates are also shown as a share of the rate of a large matrix product on that co
   scripts/compare_pytorch.py                              all networks, float32; makes a virtual environment with PyTorch once
   scripts/compare_pytorch.py --models lenet,vgg16 --dtype bfloat16 --seconds 10 --rounds 5
   scripts/compare_pytorch.py --venv PATH --write          uses an environment that is there; writes docs/results/pytorch.md
+  scripts/compare_pytorch.py --isa avx2 --threads 2       both sides without AVX-512, on two cores
   scripts/compare_pytorch.py --device cuda --dtype tf32   on the first GPU, with the batches of the field; --write: docs/results/gpu.md
 
 On a GPU no core is pinned and no product is measured, and peak memory is not shown.
@@ -61,10 +62,17 @@ class Measurement:
         self.rate, self.memory, self.parameters, self.work, self.version = rate, memory, parameters, work, version
 
 
-def run(command, cpu, **options):
-    """Runs the command, on one core if `cpu` is its number; returns its output and its peak memory in MB."""
-    env = dict(os.environ, OMP_NUM_THREADS='1')
-    pinned = [] if cpu is None else ['taskset', '-c', str(cpu)]
+# Limits of the libraries on both sides: oneDNN (which Tutti's own kernels follow), MKL, ATen, and OpenBLAS.
+WITHOUT_AVX512 = {'ONEDNN_MAX_CPU_ISA': 'AVX2', 'DNNL_MAX_CPU_ISA': 'AVX2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2', 'ATEN_CPU_CAPABILITY': 'avx2',
+                  'OPENBLAS_CORETYPE': 'Haswell'}
+
+
+def run(command, arguments, **options):
+    """Runs the command, on the cores of the arguments if any; returns its output and its peak memory in MB."""
+    env = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
+    if arguments.isa == 'avx2':
+        env |= WITHOUT_AVX512
+    pinned = [] if arguments.cpu is None else ['taskset', '-c', arguments.cpu]
     if os.geteuid() == 0:
         env['OMPI_ALLOW_RUN_AS_ROOT'] = env['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
     with tempfile.TemporaryFile('w+') as output:
@@ -86,13 +94,13 @@ def measure_trainer(arguments, model, step_seconds):
     rows = model.batch * steps
     with tempfile.TemporaryDirectory(prefix='tutti-compare-') as folder:
         sgd = f'minibatchSize={model.batch * model.steps};epochSize={rows * model.steps};maxEpochs=1;numMBsToShowResult={model.interval}'
-        options = [f'Synthetic=[SGD=[{sgd}];reader=[samples={rows}]]', 'numCPUThreads=1', 'traceLevel=1', 'makeMode=false',
+        options = [f'Synthetic=[SGD=[{sgd}];reader=[samples={rows}]]', f'numCPUThreads={arguments.threads}', 'traceLevel=1', 'makeMode=false',
                    f'OutputDir={folder}', f'stderr={folder}/run.log', 'command=Synthetic']
         if arguments.dtype != 'float32':
             options.append(f'computeType={arguments.dtype}')
         if arguments.device == 'cuda':
             options.append('deviceId=0')
-        _, memory = run([arguments.trainer, f'configFile={model.config}', *model.options, *options], arguments.cpu)
+        _, memory = run([arguments.trainer, f'configFile={model.config}', *model.options, *options], arguments)
         log = (pathlib.Path(folder) / 'run.log').read_text(encoding='utf-8')
     rates = [float(r) for r in re.findall(r'samplesPerSecond = ([\d.]+)', log)][math.ceil(WARM_UP / model.interval):]
     parameters = re.search(r'Training (\d+) parameters', log)
@@ -105,7 +113,7 @@ def measure_pytorch(arguments, name, model, channels_last):
     command = [arguments.python, ROOT / 'scripts' / 'pytorch_models.py', name, '--batch', model.batch, '--seconds', arguments.seconds]
     command += ['--channels-last'] if channels_last else []
     command += ['--dtype', arguments.dtype, '--device', arguments.device]
-    text, memory = run(command, arguments.cpu)
+    text, memory = run(command, arguments)
     found = json.loads(text.strip().splitlines()[-1])
     rate = model.batch * model.steps / statistics.median(found['seconds'])
     if arguments.device == 'cuda':
@@ -115,7 +123,7 @@ def measure_pytorch(arguments, name, model, channels_last):
 
 def product_rate(arguments):
     """GFLOP/s of oneDNN's matrix product of 2048 x 2048 x 2048 with packed weights."""
-    text, _ = run([arguments.gemm, 2048, 2048, 2048, 0.5, arguments.dtype], arguments.cpu)
+    text, _ = run([arguments.gemm, 2048, 2048, 2048, 0.5, arguments.dtype], arguments)
     return float(text.split()[0])
 
 
@@ -198,13 +206,23 @@ def processor():
     return 'unknown processor'
 
 
+def avx2(arguments):
+    """Whether both sides compute without AVX-512, by the processor or by --isa."""
+    flags = re.search(r'^flags\s*:(.*)$', pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8'), re.MULTILINE)
+    return arguments.device == 'cpu' and (arguments.isa == 'avx2' or flags is None or ' avx512f ' not in flags.group(1))
+
+
 def write_results(arguments, comparisons):
-    """Puts the table of this number type into the page; the other table stays."""
-    begin, end = f'<!-- {arguments.dtype} -->', f'<!-- end of {arguments.dtype} -->'
+    """Puts the table of this number type, instruction set and number of threads into the page; the other tables stay."""
+    title = arguments.dtype + (', AVX2' if avx2(arguments) else '') + (f', {arguments.threads} threads' if arguments.threads > 1 else '')
+    begin, end = f'<!-- {title} -->', f'<!-- end of {title} -->'
     results = RESULTS[arguments.device]
     command = f'scripts/compare_pytorch.py --device {arguments.device} --dtype {arguments.dtype} --seconds {arguments.seconds:g} --rounds {arguments.rounds}'
-    where = f'one core of an {processor()}' if arguments.device == 'cpu' else arguments.processor
-    section = '\n'.join([begin, f'## {arguments.dtype}', '', table(comparisons), '', summary(comparisons), '',
+    command += ' --isa avx2' if arguments.isa == 'avx2' else ''
+    command += f' --threads {arguments.threads}' if arguments.threads > 1 else ''
+    cores = 'one core' if arguments.threads == 1 else f'{arguments.threads} cores'
+    where = f'{cores} of an {processor()}' if arguments.device == 'cpu' else arguments.processor
+    section = '\n'.join([begin, f'## {title}', '', table(comparisons), '', summary(comparisons), '',
                          f'`{command}`', f'on {where}, PyTorch {comparisons[0].pytorch[0].version}.', end])
     text = results.read_text(encoding='utf-8') if results.exists() else '# Speed against PyTorch\n'
     old = re.search(re.escape(begin) + '.*?' + re.escape(end), text, re.DOTALL)
@@ -245,7 +263,9 @@ def parse_arguments():
     parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
     parser.add_argument('--seconds', type=float, default=5, help='of training in each run')
     parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--cpu', type=int, default=max(os.sched_getaffinity(0)), help='the core')
+    parser.add_argument('--isa', choices=('native', 'avx2'), default='native', help='avx2: both sides without AVX-512')
+    parser.add_argument('--threads', type=int, default=1, help='of each side, on as many cores')
+    parser.add_argument('--cpu', help='the core, or a list of cores as of taskset; default: the last ones')
     parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build')
     parser.add_argument('--venv', type=pathlib.Path, default=ROOT / 'build' / 'pytorch', help='virtual environment; made if it is not there')
     parser.add_argument('--write', action='store_true', help='writes the table to docs/results')
@@ -255,6 +275,10 @@ def parse_arguments():
     on_gpu = arguments.device == 'cuda'
     if not on_gpu and arguments.dtype in ('tf32', 'float16'):
         parser.error(f'the CPU does not compute in {arguments.dtype}: add --device cuda')
+    allowed = sorted(os.sched_getaffinity(0))
+    if not 1 <= arguments.threads <= len(allowed):
+        parser.error(f'--threads must be from 1 to {len(allowed)}, the cores that are there')
+    arguments.cpu = arguments.cpu or ','.join(map(str, allowed[-arguments.threads:]))
     if on_gpu:
         arguments.cpu = None
         for name, batch in BATCHES_ON_GPU.items():

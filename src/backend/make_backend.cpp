@@ -8,6 +8,7 @@
 #include "backend/cpu/bfloat16_kernels.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/cuda_library.h"
+#include "base/instruction_set.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -28,7 +29,7 @@ int gpu(std::string_view device) {
 bool supports(const std::string& device, ComputeType type) {
   if (gpu(device) >= 0) return true;
   return device == "cpu" &&
-         (type == ComputeType::float32 || (type == ComputeType::bfloat16 && cpu::bfloat16_kernels()));
+         (type == ComputeType::float32 || (type == ComputeType::bfloat16 && cpu::bfloat16_kernels() && widest_set() == InstructionSet::avx512));
 }
 
 std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType type) {

@@ -7,7 +7,10 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -17,7 +20,25 @@
 namespace tutti {
 
 #if defined(__x86_64__)
+namespace {
+
+// oneDNN's own limit holds for our loops too: layouts and kernels of the two must fit.
+InstructionSet allowed_set() {
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    const char* const value = std::getenv(name);
+    if (!value) continue;
+    std::string text(value);
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
+    if (text.starts_with("AVX2")) return InstructionSet::avx2;
+    if (text == "SSE41" || text == "AVX") return InstructionSet::portable;
+  }
+  return InstructionSet::avx512;
+}
+
+}  // namespace
+
 InstructionSet widest_set() {
+  static const InstructionSet allowed = allowed_set();
   // clang has a name for the conversion of halves in later versions only.
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool halves = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -25,7 +46,7 @@ InstructionSet widest_set() {
     return InstructionSet::portable;
   const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return wide ? InstructionSet::avx512 : InstructionSet::avx2;
+  return std::min(allowed, wide ? InstructionSet::avx512 : InstructionSet::avx2);
 }
 #else
 InstructionSet widest_set() { return InstructionSet::portable; }

@@ -20,7 +20,8 @@ constexpr InstructionSet compiled_for = InstructionSet::portable;
 constexpr const char* compiled_name = "x86-64-v2";
 #endif
 
-// The widest set of which this processor has everything that our flags ask for.
+// The widest set of which this processor has everything that our flags ask for, and that oneDNN may use
+// (ONEDNN_MAX_CPU_ISA).
 InstructionSet widest_set();
 
 // Calls use<set>() for every set that this processor has, the widest last.

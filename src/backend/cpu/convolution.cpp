@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "backend/cpu/channel_gradient.h"
 #include "backend/cpu/images.h"
 #include "backend/cpu/onednn_versions.h"
+#include "backend/cpu/winograd.h"
 
 namespace tutti::cpu {
 namespace {
@@ -94,14 +96,8 @@ class Step {
   std::size_t scratchpad_ = 0, summing_ = 0;
 };
 
-// The rule for Winograd's transform (4 x 4 results of a 3 x 3 kernel at a time): figures in docs/notes/engine.md. It
-// depends on the shape alone, so a run gives the same bits every time.
-bool winograd_pays(const ConvolutionShape& s) {
-  const ImageWindow& w = s.window;
-  return s.winograd && w.rank == 2 && s.groups == 1 && s.in == Format::blocked && s.out == Format::blocked &&
-         w.kernel[0] == 3 && w.kernel[1] == 3 && w.stride[0] == 1 && w.stride[1] == 1 && s.in_channels >= 32 &&
-         s.out_channels >= 32;
-}
+// oneDNN has it for AVX-512, without groups.
+bool onednn_winograd_pays(const ConvolutionShape& s) { return s.groups == 1 && winograd_pays(s); }
 
 class CpuConvolution : public ConvolutionPlan {
  public:
@@ -110,8 +106,8 @@ class CpuConvolution : public ConvolutionPlan {
       : dnnl_(dnnl),
         kernels_(kernels),
         shape_(shape),
-        operands_(type == ComputeType::bfloat16 && !winograd_pays(shape) ? memory::data_type::bf16
-                                                                         : memory::data_type::f32) {
+        operands_(type == ComputeType::bfloat16 && !onednn_winograd_pays(shape) ? memory::data_type::bf16
+                                                                                : memory::data_type::f32) {
     const ImageWindow& w = shape.window;
     x_ = image_memory(shape.columns, shape.in_channels, w, w.in, shape.in, block);
     y_ = image_memory(shape.columns, shape.out_channels, w, w.out, shape.out, block);
@@ -130,6 +126,7 @@ class CpuConvolution : public ConvolutionPlan {
     if (shape.bias)
       bias_ = memory::desc({dimension(shape.out_channels)}, memory::data_type::f32, memory::format_tag::x);
     attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (ChannelGradient::fits(shape)) few_channels_.emplace(shape, kernels.images);
   }
 
   void forward(const float* x, const float* w, const float* bias, float* y, bool accumulate, bool) override {
@@ -143,6 +140,7 @@ class CpuConvolution : public ConvolutionPlan {
     with_errors("computing the gradient of a convolution", [&] { data_->run({dy, w, dx}, accumulate); });
   }
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
+    if (few_channels_) return few_channels_->run(x, dy, dw, accumulate);
     if (!weights_) with_errors("planning the gradient of a convolution", [&] { plan_weights(); });
     with_errors("computing the gradient of a convolution", [&] { weights_->run({x, dy, dw}, accumulate); });
   }
@@ -161,7 +159,7 @@ class CpuConvolution : public ConvolutionPlan {
       bool own_layouts;
     };
     std::vector<Candidate> candidates;
-    if (winograd_pays(shape_)) candidates.push_back({dnnl::algorithm::convolution_winograd, false});
+    if (onednn_winograd_pays(shape_)) candidates.push_back({dnnl::algorithm::convolution_winograd, false});
     candidates.push_back({dnnl::algorithm::convolution_direct, false});
     candidates.push_back({dnnl::algorithm::convolution_direct, true});
     for (const auto& candidate : candidates) {
@@ -236,11 +234,14 @@ class CpuConvolution : public ConvolutionPlan {
   memory::dims strides_, before_, behind_;
   dnnl::primitive_attr attributes_;
   std::optional<Step> forward_, data_, weights_;
+  std::optional<ChannelGradient> few_channels_;
 };
 
 }  // namespace
 
 std::unique_ptr<ConvolutionPlan> CpuImages::plan_convolution(const ConvolutionShape& shape) {
+  if (own_winograd() && channel_block() == WinogradKernels::block && WinogradConvolution::pays(shape))
+    return std::make_unique<WinogradConvolution>(shape, dnnl_, *own_winograd());
   return with_errors("planning a convolution", [&] {
     return std::make_unique<CpuConvolution>(shape, dnnl_, kernels_, channel_block(), compute_type_);
   });

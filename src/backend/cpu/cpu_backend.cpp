@@ -11,6 +11,7 @@
 #include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/images.h"
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/packed_matmul.h"
 #include "backend/cpu/parallel.h"
 #include "backend/recurrent_steps.h"
 #include "base/memory.h"
@@ -35,6 +36,7 @@ CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
     : kernels_(kernels),
       compute_type_(type),
       matmul_(with_errors("starting its CPU engine", [] { return std::make_unique<Matmul>(); })),
+      packed_(make_packed_matmul()),
       bfloat16_(type == ComputeType::bfloat16 ? std::make_unique<Bfloat16Matmul>(*bfloat16_kernels()) : nullptr),
       images_(std::make_unique<CpuImages>(kernels, type)) {}
 CpuBackend::~CpuBackend() = default;

@@ -12,6 +12,7 @@ namespace tutti::cpu {
 class Bfloat16Matmul;  // bfloat16_matmul.h
 class Matmul;          // oneDNN; matmul.cpp
 class CpuImages;       // images.h
+class PackedMatmul;    // packed_matmul.h
 
 class CpuBackend final : public Backend {
  public:
@@ -80,6 +81,7 @@ class CpuBackend final : public Backend {
   const Kernels& kernels_;
   const ComputeType compute_type_;
   std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<PackedMatmul> packed_;      // null: oneDNN is faster here
   std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
   std::unique_ptr<CpuImages> images_;
 };

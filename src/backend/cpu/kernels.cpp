@@ -41,14 +41,14 @@ template <UnaryOp op>
 inline auto value(v16 v) {
   if constexpr (op == UnaryOp::copy) return v;
   if constexpr (op == UnaryOp::negate) return -v;
-  if constexpr (op == UnaryOp::reciprocal) return v == 0.0f ? v16{} : 1.0f / v;
+  if constexpr (op == UnaryOp::reciprocal) return select(v == 0.0f, v16(), 1.0f / v);
   if constexpr (op == UnaryOp::sigmoid) return sigmoid(v);
   if constexpr (op == UnaryOp::tanh) return tangent_h(v);
-  if constexpr (op == UnaryOp::relu) return v < 0.0f ? v16{} : v;
+  if constexpr (op == UnaryOp::relu) return select(v < 0.0f, v16(), v);
   if constexpr (op == UnaryOp::exp) return exponential(v);
   if constexpr (op == UnaryOp::log) return safe_log(v);
   if constexpr (op == UnaryOp::sqrt)
-    return lane_by_lane(v < 0.0f ? v16{} : v, [](float s) { return __builtin_sqrtf(s); });
+    return lane_by_lane(select(v < 0.0f, v16(), v), [](float s) { return __builtin_sqrtf(s); });
   if constexpr (op == UnaryOp::abs) return magnitude(v);
   if constexpr (op == UnaryOp::floor) return lane_by_lane(v, [](float s) { return __builtin_floorf(s); });
   if constexpr (op == UnaryOp::ceil) return lane_by_lane(v, [](float s) { return __builtin_ceilf(s); });
@@ -79,11 +79,11 @@ inline auto derivative(v16 v, v16 d) {
   if constexpr (op == UnaryOp::reciprocal) return -(d * v * v);
   if constexpr (op == UnaryOp::sigmoid) return d * v * (1.0f - v);
   if constexpr (op == UnaryOp::tanh) return d * (1.0f - v * v);
-  if constexpr (op == UnaryOp::relu) return v > 0.0f ? d : v16{};
+  if constexpr (op == UnaryOp::relu) return select(v > 0.0f, d, v16());
   if constexpr (op == UnaryOp::exp) return d * v;
   if constexpr (op == UnaryOp::log) return quotient(d, v);
   if constexpr (op == UnaryOp::sqrt) return quotient(d, v + v);
-  if constexpr (op == UnaryOp::abs) return v > 0.0f ? d : v < 0.0f ? -d : v16{};
+  if constexpr (op == UnaryOp::abs) return select(v > 0.0f, d, select(v < 0.0f, -d, v16()));
   if constexpr (op == UnaryOp::sin) return d * value<UnaryOp::cosine>(v);
   if constexpr (op == UnaryOp::cosine) return -(d * value<UnaryOp::sin>(v));
   // Steps: nothing flows back.
@@ -118,7 +118,7 @@ struct Operands {
   std::size_t step[3];
 };
 
-inline v16 truth(i16 mask) { return mask ? splat(1.0f) : v16{}; }
+inline v16 truth(i16 mask) { return select(mask, 1.0f, v16()); }
 
 template <PointOp op>
 inline auto combined(v16 a, v16 b, v16 c) {
@@ -132,8 +132,8 @@ inline auto combined(v16 a, v16 b, v16 c) {
   if constexpr (op == PointOp::greater_equal) return truth(a >= b);
   if constexpr (op == PointOp::not_equal) return truth(a != b);
   if constexpr (op == PointOp::less_equal) return truth(a <= b);
-  if constexpr (op == PointOp::choose) return a != 0.0f ? b : c;
-  if constexpr (op == PointOp::clip) return c < a ? a : c > b ? b : c;
+  if constexpr (op == PointOp::choose) return select(a != 0.0f, b, c);
+  if constexpr (op == PointOp::clip) return select(c < a, a, select(c > b, b, c));
   if constexpr (op == PointOp::normalize) return (a - b) * c;
   if constexpr (op == PointOp::denormalize) return a / c + b;
 }
@@ -166,11 +166,11 @@ inline auto combined_derivative(v16 a, v16 b, v16 c, v16 d) {
   if constexpr (op == PointOp::log_plus) return d * sigmoid(k == 0 ? a - b : b - a);
   if constexpr (op >= PointOp::less && op <= PointOp::less_equal) return v16{};
   if constexpr (op == PointOp::choose) {
-    const v16 first = a != 0.0f ? d : v16{};
+    const v16 first = select(a != 0.0f, d, v16());
     return k == 0 ? v16{} : k == 1 ? first : d - first;
   }
   if constexpr (op == PointOp::clip) {
-    const v16 inside = c < a ? v16{} : c > b ? v16{} : d;
+    const v16 inside = select(c < a, v16(), select(c > b, v16(), d));
     return k == 2 ? inside : v16{};
   }
   if constexpr (op == PointOp::normalize) return k == 0 ? d * c : k == 1 ? -(d * c) : d * (a - b);
@@ -247,7 +247,7 @@ float dot(const float* x, const float* y, std::size_t n) {
 
 float maximum(const float* x, std::size_t n) {
   v16 best = splat(x[0]);
-  const auto larger = [](v16 a, v16 b) { return b > a ? b : b != b ? b : a; };
+  const auto larger = [](v16 a, v16 b) { return select(b > a, b, select(b != b, b, a)); };
   std::size_t i = 0;
   for (; i + lanes <= n; i += lanes) best = larger(best, load(x + i));
   for (; i < n; ++i) best = larger(best, splat(x[i]));
@@ -273,7 +273,7 @@ void softmax(const float* x, float* y, std::size_t n) {
 
 float log_sum(const float* x, std::size_t n) {
   const float shift = maximum(x, n);
-  return shift + logarithm(splat(exponential_sum(x, shift, nullptr, n)))[0];
+  return shift + first_lane(logarithm(splat(exponential_sum(x, shift, nullptr, n))));
 }
 
 void softmax_gradient(const float* y, const float* dy, float dot, float* dx, std::size_t n, bool add) {
@@ -338,8 +338,8 @@ const Kernels& kernels<compiled_for>() {
       gru_step_gradient,
       gru_reset,
       gru_reset_gradient,
-      {compiled_for == InstructionSet::avx512 ? 16 : 8, image_moments, image_normalize, image_gradient_sums,
-       image_normalize_gradient, image_masked_sum, image_respond, image_respond_gradient}};
+      {block_lanes, image_moments, image_normalize, image_gradient_sums, image_normalize_gradient, image_masked_sum,
+       image_respond, image_respond_gradient, image_max_pool, image_max_pool_gradient, image_channel_gradient}};
   return table;
 }
 

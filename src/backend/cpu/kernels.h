@@ -57,6 +57,13 @@ struct ImageKernels {
   void (*respond)(const Response&, const float* x, float* y, float* work, std::size_t pixels, std::size_t step);
   void (*respond_gradient)(const Response&, const float* x, const float* y, const float* dy, const float* work,
                            float* dx, std::size_t pixels, std::size_t step, bool add);
+  // Max pooling of one block of channels of one image; `winner` gets the number of the largest pixel within its window.
+  // The gradient adds to dx. Windows have fewer than 255 pixels.
+  void (*max_pool)(const ImageWindow&, const float* x, float* y, std::uint8_t* winner);
+  void (*max_pool_gradient)(const ImageWindow&, const float* dy, const std::uint8_t* winner, float* dx);
+  // The gradient of the weights between one plain channel, padded, with `row` pixels in a row, and one block of output
+  // channels: adds to dw[kernel pixel][block].
+  void (*channel_gradient)(const ImageWindow&, const float* x, std::size_t row, const float* dy, float* dw);
 };
 
 struct Kernels {

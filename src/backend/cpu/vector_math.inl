@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// vector_math.inl -- 16 floats as one value, and the elementary functions on them. Included by kernels.cpp only: each
+// vector_math.inl -- elementary functions of 16 floats at a time. Included by kernels.cpp only: each
 // instruction set has its own copy in an unnamed namespace, and nothing from the standard library is instantiated here,
 // because the linker would keep just one copy of it, perhaps that of an instruction set this machine lacks.
 
+#include "backend/cpu/vectors.inl"
+
 namespace tutti::cpu {
 namespace {
-
-constexpr std::size_t lanes = 16;
-typedef float v16 __attribute__((vector_size(64)));
-typedef std::int32_t i16 __attribute__((vector_size(64)));
-typedef std::uint32_t u16 __attribute__((vector_size(64)));
-typedef float v16u __attribute__((vector_size(64), aligned(4), may_alias));
-
-inline v16 load(const float* x) { return *reinterpret_cast<const v16u*>(x); }
-inline void store(float* y, v16 v) { *reinterpret_cast<v16u*>(y) = v; }
-inline v16 splat(float a) { return v16{} + a; }
-
-inline v16 load_part(const float* x, std::size_t n) {
-  v16 v{};
-  for (std::size_t i = 0; i < n; ++i) v[i] = x[i];
-  return v;
-}
-inline void store_part(float* y, v16 v, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) y[i] = v[i];
-}
 
 // Calls f(offset, count) for 16 floats at a time; count is All but in the last call, if that has fewer.
 struct All {
@@ -39,15 +22,14 @@ inline v16 take(const float* x, All) { return load(x); }
 inline v16 take(const float* x, std::size_t count) { return count == lanes ? load(x) : load_part(x, count); }
 inline void put(float* y, v16 v, All) { store(y, v); }
 inline void put(float* y, v16 v, std::size_t count) { count == lanes ? store(y, v) : store_part(y, v, count); }
-// Lanes beyond the end count for nothing.
-inline v16 only(v16 v, std::size_t count) {
-  if (count < lanes)
-    for (std::size_t l = count; l < lanes; ++l) v[l] = 0;
-  return v;
+inline v16 first_lanes(v16 v, std::size_t count) {
+  float t[lanes];
+  store(t, v);
+  return load_part(t, count);
 }
+// Lanes beyond the end count for nothing.
+inline v16 only(v16 v, std::size_t count) { return count < lanes ? first_lanes(v, count) : v; }
 
-inline i16 bits(v16 v) { return reinterpret_cast<i16>(v); }
-inline v16 floats(i16 v) { return reinterpret_cast<v16>(v); }
 inline v16 magnitude(v16 x) { return floats(bits(x) & 0x7fffffff); }
 
 // The lanes folded in halves: the same order for every instruction set.
@@ -59,16 +41,18 @@ inline float add_lanes(v16 v) {
   return t[0];
 }
 inline float max_lanes(v16 v) {
-  float m = v[0];
+  float t[lanes];
+  store(t, v);
+  float m = t[0];
   for (std::size_t i = 1; i < lanes; ++i)
-    if (v[i] > m || v[i] != v[i]) m = v[i];
+    if (t[i] > m || t[i] != t[i]) m = t[i];
   return m;
 }
 
 // e^x by splitting off powers of two; 0 below the smallest normal number, infinity above 2^127.5; NaN stays NaN.
 inline v16 exponential(v16 x) {
   constexpr float low = -87.3365f, high = 88.3762f, magic = 12582912.0f;
-  const v16 clamped = x < low ? splat(low) : x > high ? splat(high) : x;
+  const v16 clamped = select(x < low, low, select(x > high, high, x));
   const v16 n = (clamped * 1.44269504088896341f + magic) - magic;
   const v16 r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
   v16 p = splat(1.9875691500e-4f);
@@ -78,23 +62,22 @@ inline v16 exponential(v16 x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  const v16 whole = n == n ? n : v16{};
-  const u16 power = __builtin_convertvector(__builtin_convertvector(whole, i16) + 127, u16) << 23;
-  const v16 y = p * reinterpret_cast<v16>(power);
-  return x != x ? x : x < low ? v16{} : x > high ? splat(__builtin_inff()) : y;
+  const v16 whole = select(n == n, n, v16());
+  const v16 y = p * floats((to_ints(whole) + 127) << 23);
+  return select(x != x, x, select(x < low, v16(), select(x > high, __builtin_inff(), y)));
 }
 
 // log x for x > 0; elsewhere the caller decides.
 inline v16 logarithm(v16 x) {
   const i16 tiny = x < 1.17549435e-38f;
-  const v16 scaled = tiny ? x * 8388608.0f : x;
+  const v16 scaled = select(tiny, x * 8388608.0f, x);
   const i16 b = bits(scaled);
   i16 e = ((b >> 23) & 0xff) - 126;
-  e = tiny ? e - 23 : e;
+  e = select(tiny, e - 23, e);
   v16 m = floats((b & 0x007fffff) | 0x3f000000);
   const i16 low = m < 0.707106781186547524f;
-  e = low ? e - 1 : e;
-  m = (low ? m + m : m) - 1.0f;
+  e = select(low, e - 1, e);
+  m = select(low, m + m, m) - 1.0f;
   const v16 z = m * m;
   v16 p = splat(7.0376836292e-2f);
   p = p * m + -1.1514610310e-1f;
@@ -105,18 +88,18 @@ inline v16 logarithm(v16 x) {
   p = p * m + 2.0000714765e-1f;
   p = p * m + -2.4999993993e-1f;
   p = p * m + 3.3333331174e-1f;
-  const v16 ef = __builtin_convertvector(e, v16);
+  const v16 ef = to_floats(e);
   v16 y = p * m * z;
   y = y + ef * -2.12194440e-4f;
   y = y - 0.5f * z;
   const v16 r = m + y + ef * 0.693359375f;
-  return x == __builtin_inff() ? x : r;
+  return select(x == __builtin_inff(), x, r);
 }
 
 inline v16 sigmoid(v16 x) {
   const v16 e = exponential(-magnitude(x));
   const v16 s = 1.0f / (1.0f + e);
-  return x < 0.0f ? e * s : s;
+  return select(x < 0.0f, e * s, s);
 }
 
 inline v16 tangent_h(v16 x) {
@@ -129,29 +112,23 @@ inline v16 tangent_h(v16 x) {
   p = p * z + -3.33332819422e-1f;
   const v16 small = p * z * x + x;
   const v16 large = 1.0f - 2.0f / (exponential(a + a) + 1.0f);
-  return a < 0.625f ? small : x < 0.0f ? -large : large;
+  return select(a < 0.625f, small, select(x < 0.0f, -large, large));
 }
 
 // The original's floor for logarithms of nothing; NaN stays NaN.
 constexpr float log_of_nothing = -85.1f;
-inline v16 safe_log(v16 x) { return x <= 0.0f ? splat(log_of_nothing) : x != x ? x : logarithm(x); }
+inline v16 safe_log(v16 x) { return select(x <= 0.0f, log_of_nothing, select(x != x, x, logarithm(x))); }
 
 inline v16 log_plus(v16 a, v16 b) {
-  const v16 high = a > b ? a : b, low = a > b ? b : a;
+  const v16 high = select(a > b, a, b), low = select(a > b, b, a);
   return high + logarithm(1.0f + exponential(low - high));
 }
 
 // a / b with b kept away from zero.
 inline v16 quotient(v16 a, v16 b) {
   constexpr float least = 1e-30f;
-  const v16 away = b < 0.0f ? splat(-least) : splat(least);
-  return a / (magnitude(b) < least ? away : b);
-}
-
-template <class F>
-inline v16 lane_by_lane(v16 x, F f) {
-  for (std::size_t i = 0; i < lanes; ++i) x[i] = f(x[i]);
-  return x;
+  const v16 away = select(b < 0.0f, v16(-least), v16(least));
+  return a / select(magnitude(b) < least, away, b);
 }
 
 }  // namespace

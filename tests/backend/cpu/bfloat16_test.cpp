@@ -6,15 +6,17 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "backend/cpu/bfloat16_matmul.h"
+#include "product.h"
 #include "tutti/backend.h"
 #include "tutti/error.h"
 
 namespace tutti::bfloat16_test {
 namespace {
+
+using product_test::Product;
 
 class Bfloat16 : public testing::Test {
  protected:
@@ -32,45 +34,8 @@ float rounded(float x) {
   return std::bit_cast<float>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u);
 }
 
-struct Product {
-  Gemm g;
-  std::vector<float> a, b, c;
-  // Strides wider than the rows by `slack`; what lies between must stay as it is.
-  Product(Gemm shape, std::size_t slack, bool whole_numbers, unsigned seed) : g(shape) {
-    g.lda = (g.transpose_a ? g.m : g.k) + slack;
-    g.ldb = (g.transpose_b ? g.k : g.n) + slack;
-    g.ldc = g.n + slack;
-    std::mt19937 random(seed);
-    const auto fill = [&](std::vector<float>& v, std::size_t n) {
-      v.resize(n + 1);
-      for (auto& x : v)
-        x = whole_numbers ? static_cast<float>(static_cast<int>(random() % 17) - 8)
-                          : static_cast<float>(random()) / 2147483648.0f - 1.0f;
-    };
-    fill(a, g.lda * (g.transpose_a ? g.k : g.m)), fill(b, g.ldb * (g.transpose_b ? g.n : g.k)), fill(c, g.ldc * g.m);
-  }
-  double at(std::size_t r, std::size_t s) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < g.k; ++i)
-      sum += static_cast<double>(rounded(g.transpose_a ? a[i * g.lda + r] : a[r * g.lda + i])) *
-             rounded(g.transpose_b ? b[s * g.ldb + i] : b[i * g.ldb + s]);
-    return sum;
-  }
-};
-
-void expect_right(cpu::Bfloat16Matmul& matmul, Product p, double tolerance) {
-  const std::vector<float> before = p.c;
-  matmul.run(p.g, p.a.data(), p.b.data(), p.c.data());
-  for (std::size_t r = 0; r < p.g.m; ++r)
-    for (std::size_t s = 0; s < p.g.ldc; ++s) {
-      const float old = before[r * p.g.ldc + s], now = p.c[r * p.g.ldc + s];
-      if (s >= p.g.n)
-        ASSERT_EQ(now, old) << "outside of the result";
-      else
-        ASSERT_NEAR(now, p.at(r, s) + (p.g.accumulate ? old : 0.0), tolerance)
-            << p.g.m << " x " << p.g.n << " x " << p.g.k << (p.g.transpose_a ? ", A'" : "")
-            << (p.g.transpose_b ? ", B'" : "");
-    }
+void expect_right(cpu::Bfloat16Matmul& matmul, const Product& p, double tolerance) {
+  product_test::expect_right(matmul, p, tolerance, rounded);
 }
 
 TEST_F(Bfloat16, WholeNumbersAreExact) {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// vectors.inl -- 16 floats or integers as one value, made of vectors of the native width: wider ones are compared and
+// selected lane by lane, which is slow to run and to compile. Included by vector_math.inl only.
+
+namespace tutti::cpu {
+namespace {
+
+constexpr std::size_t lanes = 16;
+#if defined(__AVX512F__)
+constexpr std::size_t native_bytes = 64;
+#elif defined(__AVX2__)
+constexpr std::size_t native_bytes = 32;
+#else
+constexpr std::size_t native_bytes = 16;
+#endif
+constexpr std::size_t parts = lanes * sizeof(float) / native_bytes;
+typedef float NativeFloats __attribute__((vector_size(native_bytes)));
+typedef std::int32_t NativeInts __attribute__((vector_size(native_bytes)));
+
+struct v16 {
+  NativeFloats part[parts];
+  [[gnu::always_inline]] v16() : part{} {}
+  // In all lanes.
+  [[gnu::always_inline]] v16(float a) {
+    for (NativeFloats& p : part) p = a - NativeFloats{};  // exact, also for -0
+  }
+};
+// Also the result of a comparison: all bits of a lane are set or none.
+struct i16 {
+  NativeInts part[parts];
+  [[gnu::always_inline]] i16() : part{} {}
+  [[gnu::always_inline]] i16(std::int32_t a) {
+    for (NativeInts& p : part) p = NativeInts{} + a;
+  }
+};
+
+template <class To, class F>
+[[gnu::always_inline]] inline To by_part(F f) {
+  To result;
+  for (std::size_t k = 0; k < parts; ++k) result.part[k] = f(k);
+  return result;
+}
+
+[[gnu::always_inline]] inline v16 operator+(v16 a, v16 b) {
+  return by_part<v16>([&](std::size_t k) { return a.part[k] + b.part[k]; });
+}
+[[gnu::always_inline]] inline v16 operator-(v16 a, v16 b) {
+  return by_part<v16>([&](std::size_t k) { return a.part[k] - b.part[k]; });
+}
+[[gnu::always_inline]] inline v16 operator*(v16 a, v16 b) {
+  return by_part<v16>([&](std::size_t k) { return a.part[k] * b.part[k]; });
+}
+[[gnu::always_inline]] inline v16 operator/(v16 a, v16 b) {
+  return by_part<v16>([&](std::size_t k) { return a.part[k] / b.part[k]; });
+}
+[[gnu::always_inline]] inline v16 operator-(v16 a) {
+  return by_part<v16>([&](std::size_t k) { return -a.part[k]; });
+}
+[[gnu::always_inline]] inline v16& operator+=(v16& a, v16 b) { return a = a + b; }
+
+[[gnu::always_inline]] inline i16 operator<(v16 a, v16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] < b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator<=(v16 a, v16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] <= b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator>(v16 a, v16 b) { return b < a; }
+[[gnu::always_inline]] inline i16 operator>=(v16 a, v16 b) { return b <= a; }
+[[gnu::always_inline]] inline i16 operator==(v16 a, v16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] == b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator!=(v16 a, v16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] != b.part[k]; });
+}
+
+[[gnu::always_inline]] inline i16 operator+(i16 a, i16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] + b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator-(i16 a, i16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] - b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator&(i16 a, i16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] & b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator|(i16 a, i16 b) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] | b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 operator<<(i16 a, int n) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] << n; });
+}
+[[gnu::always_inline]] inline i16 operator>>(i16 a, int n) {
+  return by_part<i16>([&](std::size_t k) { return a.part[k] >> n; });
+}
+
+// a where the mask is set, b elsewhere.
+[[gnu::always_inline]] inline v16 select(i16 mask, v16 a, v16 b) {
+  return by_part<v16>([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
+}
+[[gnu::always_inline]] inline i16 select(i16 mask, i16 a, i16 b) {
+  return by_part<i16>([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
+}
+
+[[gnu::always_inline]] inline i16 bits(v16 v) {
+  return by_part<i16>([&](std::size_t k) { return reinterpret_cast<NativeInts>(v.part[k]); });
+}
+[[gnu::always_inline]] inline v16 floats(i16 v) {
+  return by_part<v16>([&](std::size_t k) { return reinterpret_cast<NativeFloats>(v.part[k]); });
+}
+// Values of whole numbers.
+[[gnu::always_inline]] inline i16 to_ints(v16 v) {
+  return by_part<i16>([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeInts); });
+}
+[[gnu::always_inline]] inline v16 to_floats(i16 v) {
+  return by_part<v16>([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeFloats); });
+}
+
+[[gnu::always_inline]] inline v16 load(const float* x) {
+  v16 v;
+  __builtin_memcpy(v.part, x, sizeof v.part);
+  return v;
+}
+[[gnu::always_inline]] inline void store(float* y, v16 v) { __builtin_memcpy(y, v.part, sizeof v.part); }
+inline v16 splat(float a) { return v16() + a; }
+
+inline v16 load_part(const float* x, std::size_t n) {
+  float t[lanes] = {};
+  for (std::size_t i = 0; i < n; ++i) t[i] = x[i];
+  return load(t);
+}
+inline void store_part(float* y, v16 v, std::size_t n) {
+  float t[lanes];
+  store(t, v);
+  for (std::size_t i = 0; i < n; ++i) y[i] = t[i];
+}
+
+inline float first_lane(v16 v) { return v.part[0][0]; }
+
+template <class F>
+inline v16 lane_by_lane(v16 x, F f) {
+  float t[lanes];
+  store(t, x);
+  for (float& v : t) v = f(v);
+  return load(t);
+}
+
+}  // namespace
+}  // namespace tutti::cpu
