@@ -3,8 +3,11 @@
 // is overwritten in place on a terminal (base/terminal.h) and never written to a file.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti::log {
 
@@ -22,6 +25,12 @@ void warning_of_rank(std::string_view text);  // about this rank alone: shown ev
 void progress(std::string_view text);
 bool shows_progress();               // whether there is such a terminal
 void result(std::string_view text);  // stdout
+
+// Passes the values of the line just logged to this thread's observer, which writes them to the metrics file; does
+// nothing without one. `event` has lower-case letters only.
+using Values = std::initializer_list<std::pair<const char*, double>>;
+void record(const char* event, Values);
+void set_observer(std::function<void(const char* event, Values)>);
 
 struct Settings {
   std::string path = {};  // empty = stderr

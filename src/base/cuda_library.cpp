@@ -24,20 +24,20 @@ std::string named_library() {
 void* load() {
   const std::string path = cuda_library_path();
   if (path.empty())
-    throw Error(
-        fmt::format("loading the GPU part: there is no {} beside the program: this build has no CUDA", library_name));
+    throw Error(fmt::format("loading the GPU part: there is no {} beside the program: {}", library_name,
+                            why_no_cuda_library()));
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Error(fmt::format("loading the GPU part: {}", dlerror()));
   return library;
 }
 
+std::filesystem::path program_folder() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
 // The driver's functions, declared by the signatures in its manual.
-int count_by_driver(std::string& problem) {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!driver) {
-    problem = fmt::format("driver: {}", dlerror());
-    return 0;
-  }
+int count_by_driver(void* driver, std::string& problem) {
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
   const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
   const auto text = reinterpret_cast<int (*)(int, const char**)>(dlsym(driver, "cuGetErrorString"));
@@ -62,12 +62,21 @@ int count_by_driver(std::string& problem) {
 std::string cuda_library_path() {
   if (const std::string named = named_library(); !named.empty()) return named;
   std::error_code ignored;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const auto folder = program_folder();
   for (const char* beside : {"", "../lib/tutti", "../lib64/tutti", "../lib/x86_64-linux-gnu/tutti"}) {
     const auto path = folder / beside / library_name;
     if (std::filesystem::exists(path, ignored)) return path.lexically_normal().string();
   }
   return {};
+}
+
+std::string why_no_cuda_library() {
+  if (!TUTTI_CUDA_CONFIGURED) return "built without CUDA";
+  const auto folder = program_folder();
+  std::error_code ignored;
+  // An installed program was parted from its build directory.
+  const bool built_here = std::filesystem::exists(folder / "build.ninja", ignored);
+  return fmt::format("GPU part not built (run ninja -C {} {})", built_here ? folder.string() : "build", library_name);
 }
 
 void* cuda_symbol(const char* name) {
@@ -84,9 +93,15 @@ CudaDevices cuda_devices() {
   CudaDevices devices;
   // A library named by the user is asked itself.
   if (named_library().empty()) {
-    devices.count = count_by_driver(devices.problem);
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    devices.driver = driver != nullptr;
+    if (driver)
+      devices.count = count_by_driver(driver, devices.problem);
+    else
+      devices.problem = fmt::format("driver: {}", dlerror());
     return devices;
   }
+  devices.driver = true;
   try {
     devices.count = cuda_function<int(std::string&)>("tutti_cuda_device_count")(devices.problem);
   } catch (const Error& e) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/terminal.h"
@@ -115,7 +116,9 @@ std::string titled(std::string_view title, std::string_view text) {
   return fmt::format("{}: {}", title, text);
 }
 
+// What a quiet writer drops is not taken as said.
 void warning(std::string_view text) {
+  if (writer().w.settings.quiet) return;
   if (writer().w.warned.emplace(text).second) line(titled("Warning", text));
 }
 
@@ -146,6 +149,19 @@ void result(std::string_view text) {
   w.clear_progress();
   put(stdout, fmt::format("{}\n", text));
 }
+
+namespace {
+std::function<void(const char*, Values)>& observer() {
+  thread_local std::function<void(const char*, Values)> r;  // tests run ranks as threads
+  return r;
+}
+}  // namespace
+
+void record(const char* event, Values values) {
+  if (observer()) observer()(event, values);
+}
+
+void set_observer(std::function<void(const char*, Values)> r) { observer() = std::move(r); }
 
 void open(const Settings& settings) {
   const auto& [w, lock] = writer();

@@ -3,7 +3,7 @@
 // Launchers and MPI_Abort would otherwise print their own texts about exit codes. How launchers stay silent, as
 // measured with Open MPI 4.1 (ORTE) and 5 (PRRTE): the former remarks upon every exit code but 0, and not upon
 // PMIx_Abort, to which MPI_Abort adds its own text. The latter remarks upon aborts, and upon an exit code only while
-// other ranks are running.
+// other ranks are running: a failed rank ends last, after the others have left as if all were well.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include "comm/session.h"
@@ -46,16 +46,31 @@ bool is_up() {
   return finalized == 0;
 }
 
-// Asks the launcher to end all ranks with this exit code. Returns false, and does nothing, where the MPI library has
-// not loaded PMIx.
+// A function of PMIx, or null where the MPI library has not loaded it.
+template <class Function>
+Function* pmix_function(const char* name) {
+  void* const library = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  return library ? reinterpret_cast<Function*>(dlsym(library, name)) : nullptr;
+}
+
+// Asks the launcher to end all ranks with this exit code. Returns false, and does nothing, without PMIx.
 bool abort_through_pmix(int code) {
   // int PMIx_Abort(int status, const char msg[], pmix_proc_t procs[], size_t nprocs); no procs = the whole job
-  using Abort = int (*)(int, const char*, void*, std::size_t);
-  void* const library = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  if (!library) return false;
-  const auto abort = reinterpret_cast<Abort>(dlsym(library, "PMIx_Abort"));
+  const auto abort = pmix_function<int(int, const char*, void*, std::size_t)>("PMIx_Abort");
   return abort && abort(code, nullptr, nullptr, 0) == 0;
 }
+
+// Ends this rank, whatever its other threads do. The launcher counts it as done, as it has left PMIx.
+[[noreturn]] void leave_with(int code) {
+  alarm(5);
+  std::fflush(nullptr);
+  // int PMIx_Finalize(const pmix_info_t info[], size_t ninfo); MPI has initialised it several times
+  const auto initialized = pmix_function<int()>("PMIx_Initialized");
+  const auto finalize = pmix_function<int(const void*, std::size_t)>("PMIx_Finalize");
+  for (int i = 0; initialized && finalize && initialized() != 0 && i < 10; ++i) finalize(nullptr, 0);
+  std::_Exit(code);
+}
+void leave() { leave_with(0); }
 
 // 0 of other libraries.
 int major_of_open_mpi() {
@@ -153,7 +168,10 @@ std::string mpi_library() {
   return all.substr(0, all.find_first_of(",\n"));
 }
 
-void abort_all(const std::string& text, int code) {
+namespace {
+
+// "[rank R on HOST] text" for stderr; a single process prints only the text.
+void print_failure(const std::string& text) {
   int ranks = 1, rank = 0, length = 0;
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -163,6 +181,12 @@ void abort_all(const std::string& text, int code) {
   if (!text.empty()) line = ranks > 1 ? fmt::format("[rank {} on {}] {}\n", rank, host, text) : text + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several ranks do not mix
   std::fflush(nullptr);
+}
+
+}  // namespace
+
+void abort_all(const std::string& text, int code) {
+  print_failure(text);
   if (!abort_through_pmix(code)) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
@@ -170,7 +194,8 @@ void abort_all(const std::string& text, int code) {
 MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().present) {
   if (!uses_mpi_) {
     world_ = make_solo_communicator();
-    watchdog_ = std::make_unique<Watchdog>(*world_, [](const std::string&, int code) { std::_Exit(code); });
+    watchdog_ = std::make_unique<Watchdog>(
+        *world_, Watchdog::Exits{[](const std::string&, int code) { std::_Exit(code); }, [] { std::_Exit(0); }});
     return;
   }
   choose_transport();
@@ -180,7 +205,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : uses_mpi_(find_launcher().pres
     throw Error("MPI failed while starting MPI");
   if (provided < MPI_THREAD_FUNNELED) throw Error("MPI failed while starting: it does not allow threads beside MPI");
   world_ = make_world_communicator();
-  watchdog_ = std::make_unique<Watchdog>(*world_, abort_all);
+  watchdog_ = std::make_unique<Watchdog>(*world_, Watchdog::Exits{abort_all, leave});
 }
 
 MpiSession::~MpiSession() {
@@ -192,14 +217,15 @@ MpiSession::~MpiSession() {
 }
 
 void MpiSession::fail(const std::string& text, int code) {
-  watchdog_.reset();
   if (!uses_mpi_ || !is_up()) {
+    watchdog_.reset();
     std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
     std::fflush(nullptr);
     std::_Exit(code);
   }
   const int rank = world_->rank();
   if (all_come_soon()) {
+    watchdog_.reset();
     if (rank == 0) std::fprintf(stderr, "%s\n", text.c_str());
     end_all(*world_, code);
     world_.reset();
@@ -208,7 +234,12 @@ void MpiSession::fail(const std::string& text, int code) {
   }
   // A failure on several ranks is reported by the first of them, which ends the others before they report it.
   std::this_thread::sleep_for(std::min(rank, 20) * 50ms);
-  abort_all(text, code);
+  print_failure(text);
+  if (major_of_open_mpi() >= 5 && watchdog_ && watchdog_->end_others()) {
+    std::this_thread::sleep_for(200ms);  // until the launcher knows
+    leave_with(code);
+  }
+  abort_all("", code);
 }
 
 void MpiSession::end(int code) {

@@ -23,6 +23,8 @@ struct WatchMessage {
     position,  // number = the last one begun
     decision,  // number = the last one that may begin; signal = who asked
     end,       // the run is over; number = exit code
+    failed,    // this rank has printed its error and waits for the others to exit
+    leave,     // another rank has failed: exit without output
     bye        // this rank is done
   };
   std::uint64_t session = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ using Type = WatchMessage::Type;
 constexpr auto kBeat = 500ms;
 constexpr double kPaused = 3;         // seconds between two looks: this process itself was stopped
 constexpr double kLinkPatience = 60;  // seconds until ranks without a connection are named
+constexpr auto kLeaving = 1s;         // for the others to leave after a failure
 
 std::mutex limits_mutex;
 WatchLimits limits_now;
@@ -57,8 +59,8 @@ void set_watch_limits(const WatchLimits& limits) {
 
 // Rank 0 has a peer for every rank, its own included; the others have rank 0.
 struct Watchdog::Impl {
-  Impl(Communicator& world, void (*end)(const std::string&, int))
-      : me(world.rank()), ranks(world.size()), ends(end), wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  Impl(Communicator& world, Exits how)
+      : me(world.rank()), ranks(world.size()), exits(how), wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     const auto hosts = hosts_of(world);
     peers.resize(me == 0 ? static_cast<std::size_t>(ranks) : 1);
     for (std::size_t r = 0; r < peers.size(); ++r)
@@ -71,13 +73,26 @@ struct Watchdog::Impl {
   }
   ~Impl() {
     leaving = true;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = write(wake, &one, sizeof one);
+    wake_up();
     thread.join();
     close(wake);
   }
 
+  void wake_up() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto n = write(wake, &one, sizeof one);
+  }
+
+  bool end_others() {
+    failed_here = true;
+    wake_up();
+    const auto start = Clock::now();
+    while (!alone && Clock::now() - start < kLeaving) std::this_thread::sleep_for(2ms);
+    return alone;
+  }
+
   void run() {
+    pthread_setname_np(pthread_self(), "watchdog");  // for top -H
     if (me != 0) connect();
     auto next_beat = Clock::now(), last = next_beat;
     while (!leaving) {
@@ -89,8 +104,8 @@ struct Watchdog::Impl {
       for (Peer& p : peers) take_messages(p);
       look_at_myself();
       if (now >= next_beat) send_beats(), next_beat = now + kBeat;
-      watch();
-      stop_if_asked();
+      if (failed < 0) watch(), stop_if_asked();
+      end_after_failure();
     }
     for (Peer& p : peers) {
       p.link.send(message(Type::bye));
@@ -118,6 +133,8 @@ struct Watchdog::Impl {
       if (p.link.open()) fds.push_back({p.link.fd(), POLLIN, 0});
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     poll(fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, 250)));
+    std::uint64_t calls;
+    [[maybe_unused]] const auto n = read(wake, &calls, sizeof calls);
   }
 
   // The whole job may have been stopped and goes on: nobody is to blame.
@@ -168,6 +185,12 @@ struct Watchdog::Impl {
           break;
         case Type::end:
           leave(static_cast<int>(m->number));
+        case Type::failed:
+          if (failed < 0) failed = m->rank;
+          break;
+        case Type::leave:
+          exits.leaves();
+          break;
         default:
           break;
       }
@@ -262,7 +285,7 @@ struct Watchdog::Impl {
     std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
     std::fflush(nullptr);
     if (me > 1) std::this_thread::sleep_for(1s + std::min(me, 20) * 50ms);
-    std::thread([end = ends, code = v.code] { end("", code); }).detach();
+    std::thread([end = exits.ends, code = v.code] { end("", code); }).detach();
     leave(v.code);
   }
 
@@ -316,8 +339,29 @@ struct Watchdog::Impl {
         limits().grace, static_cast<int>(kPreempted));
     std::fwrite((text + "\n").data(), 1, text.size() + 1, stderr);
     std::fflush(nullptr);
-    std::thread([end = ends] { end("", kPreempted); }).detach();
+    std::thread([end = exits.ends] { end("", kPreempted); }).detach();
     leave(kPreempted);
+  }
+
+  // A failed rank tells rank 0, which tells the others. Rank 0 leaves when all are gone, and the failed rank is alone
+  // when rank 0 is gone.
+  void end_after_failure() {
+    if (failed_here && failed < 0) {
+      failed = me;
+      if (me != 0) peers[0].link.send(message(Type::failed));
+    }
+    if (failed < 0) return;
+    if (me != 0) {
+      alone = peers[0].seen.closed;
+      return;
+    }
+    const auto is_other = [this](const Peer& p) { return p.seen.rank != 0 && p.seen.rank != failed; };
+    if (!std::exchange(told_to_leave, true))
+      for (Peer& p : peers)
+        if (is_other(p)) p.link.send(message(Type::leave));
+    if (std::any_of(peers.begin(), peers.end(), [&](const Peer& p) { return is_other(p) && !p.seen.closed; })) return;
+    if (failed != 0) exits.leaves();
+    alone = true;
   }
 
   WatchMessage message(Type type) const {
@@ -327,7 +371,7 @@ struct Watchdog::Impl {
   }
 
   const int me, ranks;
-  void (*const ends)(const std::string&, int);
+  const Exits exits;
   const int wake;
   WatchAddress address;
   std::unique_ptr<WatchListener> listener;
@@ -338,13 +382,14 @@ struct Watchdog::Impl {
   Clock::time_point progressed = Clock::now(), stop_since = {};
   const Clock::time_point began = Clock::now();
   int asked_by = 0;
-  bool warned = false, named_missing = false, told = false, holding = false, stopping = false;
-  std::atomic<bool> leaving{false};
+  int failed = -1;  // the rank that has failed, as rank 0 and it know
+  bool warned = false, named_missing = false, told = false, holding = false, stopping = false, told_to_leave = false;
+  std::atomic<bool> leaving{false}, failed_here{false}, alone{false};
   std::thread thread;
 };
 
-Watchdog::Watchdog(Communicator& world, void (*ends)(const std::string&, int))
-    : impl_(std::make_unique<Impl>(world, ends)) {}
+Watchdog::Watchdog(Communicator& world, Exits exits) : impl_(std::make_unique<Impl>(world, exits)) {}
 Watchdog::~Watchdog() = default;
+bool Watchdog::end_others() { return impl_->end_others(); }
 
 }  // namespace tutti

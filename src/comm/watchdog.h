@@ -14,11 +14,21 @@ namespace tutti {
 
 class Watchdog {
  public:
-  // Collective. `ends`: called by the thread to end all ranks, with a text for stderr ("" = it was said).
-  Watchdog(Communicator& world, void (*ends)(const std::string& text, int code));
+  // Called on the thread of the watchdog. `ends` ends every rank and prints the text ("" = already printed); `leaves`
+  // ends this process with exit code 0.
+  struct Exits {
+    void (*ends)(const std::string& text, int code);
+    void (*leaves)();
+  };
+  // Collective.
+  Watchdog(Communicator& world, Exits exits);
   // This rank is done: others no longer expect it.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
+
+  // This rank has failed: all others leave. Returns true when they are gone, false if some are still there after a
+  // second. If several ranks call this, one of them returns, and the others leave.
+  bool end_others();
 
  private:
   struct Impl;

@@ -94,8 +94,11 @@ int run(int argc, const char* const* argv) {
     const auto count = [&](Level level) {
       return std::ranges::count_if(findings, [&](const Finding& f) { return f.level == level; });
     };
-    std::printf("%ld ok, %ld warnings, %ld failures\n", static_cast<long>(count(Level::ok)),
-                static_cast<long>(count(Level::warning)), static_cast<long>(count(Level::failure)));
+    const auto counted = [&](Level level, const char* word) {
+      return fmt::format("{} {}{}", count(level), word, count(level) == 1 ? "" : "s");
+    };
+    std::printf("%ld ok, %s, %s\n", static_cast<long>(count(Level::ok)), counted(Level::warning, "warning").c_str(),
+                counted(Level::failure, "failure").c_str());
     return count(Level::failure) > 0 ? 2 : count(Level::warning) > 0 ? 1 : 0;
   } catch (const std::exception& e) {
     std::string text = e.what();

@@ -54,7 +54,8 @@ using CoreSet = std::array<std::uint64_t, 16>;  // a bit each
 
 // Of a rank; plain data, as it travels.
 struct Facts {
-  std::array<char, 64> host{}, gpu{};
+  std::array<char, 64> host{};
+  std::array<char, 256> gpu{};
   CoreSet cores{};
   std::uint64_t memory = 0, shared_memory = 0, program = 0;
   std::array<std::uint64_t, kMostFiles> data{};
@@ -84,7 +85,7 @@ Facts facts_of_this_rank(const Request& request, const std::string& host, const 
     f.gpus = devices.count;
     copy_text(devices.problem, f.gpu);
   } else {
-    copy_text("this build has no CUDA", f.gpu);
+    copy_text(why_no_cuda_library(), f.gpu);
   }
   f.directory = fs::current_path(ignored) == fs::path(request.directory);
   f.sees_output = !mark.empty() && fs::exists(mark, ignored);

@@ -55,8 +55,9 @@ Request read_request(const std::vector<std::string>& words) {
   request.launch = launch::parse(all);
   request.launch.arguments.pop_back();
   if (request.launch.help) return request;
+  launch::refuse_restarts(request.launch);
   if (!request.launch.arguments.empty()) read_config(request.launch.arguments, request);
-  if (request.launch.ranks == 0) request.launch.ranks = 2;
+  if (request.launch.ranks == 0) request.launch.ranks = launch::default_ranks(2);
   request.directory = fs::current_path().string();
   request.output = fs::absolute(request.output).lexically_normal().string();
   request.launch.arguments = to_words(request);

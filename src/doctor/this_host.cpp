@@ -12,11 +12,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/memory.h"
+#include "base/pattern.h"
 #include "comm/session.h"
 #include "doctor/request.h"
 #include "launch/hosts.h"
@@ -43,9 +43,9 @@ struct Look {
 };
 
 std::string version_in(const std::string& text) {
-  static const std::regex number(R"(\d+\.\d+(\.\d+)?)");
-  std::smatch m;
-  return std::regex_search(text, m, number) ? m[0].str() : "";
+  static const Pattern number(R"(\d+\.\d+(\.\d+)?)");
+  const auto m = number.search(text);
+  return m ? (*m)[0] : "";
 }
 
 void look_at_mpiexec(const Request& request, Look look) {

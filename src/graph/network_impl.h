@@ -3,6 +3,7 @@
 // per purpose. network.cpp builds them; step.cpp, precompute.cpp and initialize.cpp use them.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -165,7 +166,19 @@ struct Network::Impl {
   void finish_earliest(StepMetrics&);
   // Device values as the host can read them: the same memory, or a copy in `workspace`.
   std::span<const float> on_host(const float* values, std::size_t count, std::vector<float>& workspace) const;
+  // Where a NaN was first seen. `order`: position in the forward pass, inputs first; the smallest over all ranks is
+  // reported.
+  struct NotFinite {
+    static constexpr std::int64_t last = std::numeric_limits<std::int64_t>::max();
+    std::int64_t order = last;
+    std::string node, what;
+  };
   [[noreturn]] void report_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
+  NotFinite find_not_finite(Executable& e, const Batch&, const Part&, std::size_t root);
+  NotFinite first_of_ranks(NotFinite mine);
+  // True if `mine` is true on any rank that shares layers; `mine` itself without divided layers. Collective; allocates
+  // nothing.
+  bool on_any_rank(Executable& e, bool mine) const;
 };
 
 }  // namespace tutti

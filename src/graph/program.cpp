@@ -344,14 +344,15 @@ bool Program::runs(const Run& run, const Kernel& kernel) const {
          (kernel.synchronized && run.sum_over_ranks);
 }
 
-std::string Program::first_not_finite(Run& run) const {
+std::optional<std::size_t> Program::first_not_finite(Run& run) const {
+  std::optional<std::size_t> first;
   std::vector<float> host;
   DeviceBuffer workspace;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     tell(run, i, end_of(i) + 1);
     const std::size_t last = forward_one(run, i);
     if (backward_only_[i]) continue;
-    for (; i <= last; ++i) {
+    for (; i <= last && !first; ++i) {
       const Operand& out = kernels_[i]->code.out;
       host.resize(run.count(out));
       const float* values = run.value(out);
@@ -362,12 +363,11 @@ std::string Program::first_not_finite(Run& run) const {
         values = workspace.data();
       }
       run.backend.download(values, host.data(), host.size());
-      if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); }))
-        return kernels_[i]->code.node.name;
+      if (!std::all_of(host.begin(), host.end(), [](float v) { return std::isfinite(v); })) first = i;
     }
     i = last;
   }
-  return {};
+  return first;
 }
 
 // Sequences that were removed by a slice or gather leave a result without columns, and no gradient flows back from it.

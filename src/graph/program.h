@@ -64,9 +64,10 @@ class Program {
 
   // With a replay, captured segments are replayed. Call its begin() before forward.
   void forward(Run& run, SegmentReplay* replay = nullptr) const;
-  // Forward that checks every value: returns the node name of the first instruction with a result that is not finite,
-  // else "".
-  std::string first_not_finite(Run& run) const;
+  // Forward that checks every value: returns the first kernel with a result that is not finite. Always runs to the end,
+  // as other ranks may take part.
+  std::optional<std::size_t> first_not_finite(Run& run) const;
+  const std::string& node_of(std::size_t kernel) const { return kernels_[kernel]->code.node.name; }
   // Announces the chunks of parameters as they become complete, in the last part of a share.
   void backward(Run& run, SegmentReplay* replay = nullptr) const;
   // For a rank without columns: takes part in the sums of synchronized kernels.

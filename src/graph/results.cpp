@@ -36,7 +36,8 @@ double Network::Impl::total(Executable& e, std::size_t node, const graph::Operan
   return sum;
 }
 
-// Ratios count what they are divided by. Values with a sample axis count their own samples, all others those of the default axis.
+// Ratios count what they are divided by. Values with a sample axis count their own samples, all others those of the
+// default axis.
 void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns, const double* sums,
                             StepMetrics& t) const {
   const auto& code = e.program.code();
@@ -59,7 +60,7 @@ void Network::Impl::metrics(Executable& e, std::span<const std::size_t> columns,
 
 // Only sums in double on a device can be read after the next step has begun.
 bool Network::Impl::can_defer_metrics() const {
-  if (backend->is_host() || !criterion || !training) return false;
+  if (backend->is_host() || divided() || !criterion || !training) return false;
   const auto kept = [&](std::size_t node) {
     const auto& program = training->program;
     return program.sums_in_double(program.code().of_node.at(node).tensor);
@@ -121,29 +122,39 @@ void Network::explain_nan(const Batch& batch) {
   }
 }
 
-// The criterion is NaN: runs again and checks every value for the first cause.
+// The criterion is NaN: runs again and checks every value for the first cause. Collective where layers are divided.
 void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const Part& part, std::size_t root) {
   backend->synchronize();
+  NotFinite cause = find_not_finite(e, batch, part, root);
+  if (divided()) cause = first_of_ranks(std::move(cause));
+  throw NumericError(cause.node, fmt::format("The training criterion '{}' is not a number (NAN): {}",
+                                             graph.nodes[root].name, cause.what));
+}
+
+Network::Impl::NotFinite Network::Impl::find_not_finite(Executable& e, const Batch& batch, const Part& part,
+                                                        std::size_t root) {
   std::vector<float> workspace;
   const auto finite = [](std::span<const float> v) {
     return std::all_of(v.begin(), v.end(), [](float x) { return std::isfinite(x); });
   };
-  const std::string criterion_name = graph.nodes[root].name;
-  const auto fail = [&](const std::string& node, const std::string& what) {
-    throw NumericError(node,
-                       fmt::format("The training criterion '{}' is not a number (NAN): {}", criterion_name, what));
+  std::optional<NotFinite> found;
+  const auto note = [&](std::int64_t order, const std::string& node, const char* what) {
+    if (!found) found = NotFinite{order, node, fmt::format(fmt::runtime(what), node)};
   };
   for (const auto& s : parameters.slices)
     if (!finite({parameters.weights.data() + s.offset, s.size()}))
-      fail(s.name, fmt::format("the parameter '{}' already holds values that are not finite", s.name));
+      note(0, s.name, "the parameter '{}' already holds values that are not finite");
   attach(e, batch, part);
   const auto& tensors = e.program.code().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].kind != Tensor::Kind::input || !e.run.values[t]) continue;
     if (!finite(on_host(e.run.values[t], e.run.columns[tensors[t].axis] * tensors[t].elements, workspace)))
-      fail(tensors[t].name, fmt::format("the data of input '{}' hold values that are not finite", tensors[t].name));
+      note(1, tensors[t].name, "the data of input '{}' hold values that are not finite");
   }
-  const std::string node = e.program.first_not_finite(e.run);
+  if (found && !divided()) return *found;
+  const std::optional<std::size_t> kernel = e.program.first_not_finite(e.run);
+  const std::string node = kernel ? e.program.node_of(*kernel) : "";
+  const std::int64_t order = kernel ? 2 + static_cast<std::int64_t>(*kernel) : NotFinite::last;
   // This step has updated the running statistics with NaN, so they are the cause where they are used first.
   const auto reads = [&](const graph::Node& n, std::size_t input) {
     return n.name == node && std::find(n.inputs.begin(), n.inputs.end(), input) != n.inputs.end();
@@ -151,13 +162,40 @@ void Network::Impl::report_not_finite(Executable& e, const Batch& batch, const P
   for (const auto& s : stored) {
     const bool used =
         std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return reads(n, s.node); });
-    if ((node.empty() || used) && !finite(s.values.span()))
-      fail(graph.nodes[s.node].name, fmt::format("'{}' holds values that are not finite", graph.nodes[s.node].name));
+    if ((!kernel || used) && !finite(s.values.span()))
+      note(order, graph.nodes[s.node].name, "'{}' holds values that are not finite");
   }
-  fail(node.empty() ? criterion_name : node,
-       node.empty() ? "the sum over the samples overflows"
-                    : fmt::format("'{}' is the first node with values that are not finite", node));
-  std::abort();
+  if (kernel) note(order, node, "'{}' is the first node with values that are not finite");
+  note(order, graph.nodes[root].name, "the sum over the samples overflows");
+  return *found;
+}
+
+// What the ranks that compute together have found first.
+Network::Impl::NotFinite Network::Impl::first_of_ranks(NotFinite mine) {
+  Communicator& ranks = *options.model_parallel.ranks;
+  std::vector<std::int64_t> orders(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(std::as_bytes(std::span(&mine.order, 1)), std::as_writable_bytes(std::span(orders)));
+  const auto first = std::min_element(orders.begin(), orders.end());
+  const auto rank = static_cast<int>(first - orders.begin());
+  if (std::count(orders.begin(), orders.end(), *first) < ranks.size())
+    mine.what += fmt::format(", on rank {}", ranks.world_rank(rank));
+  for (std::string* text : {&mine.node, &mine.what}) {
+    std::size_t size = text->size();
+    ranks.broadcast(rank, std::as_writable_bytes(std::span(&size, 1)));
+    text->resize(size);
+    ranks.broadcast(rank, std::as_writable_bytes(std::span(*text)));
+  }
+  return mine;
+}
+
+bool Network::Impl::on_any_rank(Executable& e, bool mine) const {
+  if (!divided()) return mine;
+  const std::int64_t flag = mine ? 1 : 0;
+  Communicator& ranks = *options.model_parallel.ranks;
+  auto& all = e.gathered.all;  // large enough since the columns of all ranks were gathered
+  all.resize(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(std::as_bytes(std::span(&flag, 1)), std::as_writable_bytes(std::span(all)));
+  return std::count(all.begin(), all.end(), 1) > 0;
 }
 
 }  // namespace tutti

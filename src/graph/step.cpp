@@ -314,8 +314,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
     const auto [part, event] = *std::exchange(untold, {});
     m.backend->synchronize(event);
     m.metrics(e, metrics);
-    // To look for the cause, all ranks would have to compute again: the sum over the ranks will show it to all.
-    if (!std::isnan(metrics.criterion) || m.divided()) return;
+    if (!m.on_any_rank(e, std::isnan(metrics.criterion))) return;
     m.join_backward(e);
     m.report_not_finite(e, batch, part, *m.criterion);
   };
@@ -348,7 +347,8 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
       m.keep_results(e);
     else
       untold = {parts[p], m.backend->record_event()};
-    if (m.backend->is_host() || e.run.sum_over_ranks) tell();
+    // Ranks that compute layers together agree on NaN at one point of the step.
+    if (m.backend->is_host() || e.run.sum_over_ranks || m.divided()) tell();
     e.program.backward(e.run, &e.replay);
     tell();
     e.run.sum_over_ranks = nullptr;

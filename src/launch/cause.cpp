@@ -3,30 +3,28 @@
 
 #include <fmt/format.h>
 
-#include <regex>
-
 #include "base/exit_codes.h"
+#include "base/pattern.h"
 
 namespace tutti::launch {
 
 void note_cause(const std::string& line, Cause& cause) {
-  static const std::regex watchdog(R"(rank (\d+) on (\S+) (is frozen|cannot be reached|died|is late)[^:]*)");
-  static const std::regex killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
-  static const std::regex failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
-  static const std::regex daemon(R"(Remote daemon: .* on node (\S+))");
-  std::smatch m;
+  static const Pattern watchdog(R"(rank (\d+) on (\S+) (is frozen|cannot be reached|died|is late)[^:]*)");
+  static const Pattern killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
+  static const Pattern failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
+  static const Pattern daemon(R"(Remote daemon: .* on node (\S+))");
   if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;
   if (line.find("The watchdog ends the run") != line.npos) cause.ending = true;
-  if (std::regex_search(line, m, watchdog))
-    cause = {m[0], m[2], true};
-  else if (std::regex_search(line, m, killed)) {
+  if (const auto m = watchdog.search(line)) {
+    cause = {(*m)[0], (*m)[2], true};
+  } else if (const auto k = killed.search(line)) {
     if (cause.text.empty())
-      cause = {fmt::format("rank {} on {} was ended by signal {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};
-  } else if (std::regex_search(line, m, failed)) {
-    if (cause.text.empty() && m[3].str().find("watchdog") == std::string::npos)
-      cause = {fmt::format("rank {} on {}: {}", m[1].str(), m[2].str(), m[3].str()), m[2], true};
-  } else if (std::regex_search(line, m, daemon)) {
-    if (cause.text.empty()) cause = {fmt::format("mpiexec lost its connection to {}", m[1].str()), m[1], true};
+      cause = {fmt::format("rank {} on {} was ended by signal {}", (*k)[1], (*k)[2], (*k)[3]), (*k)[2], true};
+  } else if (const auto f = failed.search(line)) {
+    if (cause.text.empty() && (*f)[3].find("watchdog") == std::string::npos)
+      cause = {fmt::format("rank {} on {}: {}", (*f)[1], (*f)[2], (*f)[3]), (*f)[2], true};
+  } else if (const auto d = daemon.search(line)) {
+    if (cause.text.empty()) cause = {fmt::format("mpiexec lost its connection to {}", (*d)[1]), (*d)[1], true};
   }
 }
 

@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "tutti/error.h"
 
@@ -105,6 +108,17 @@ std::string to_string(const std::vector<Host>& hosts) {
   std::string text;
   for (const Host& h : hosts) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", h.name, h.slots);
   return text;
+}
+
+int default_ranks(int otherwise) {
+  const char* const tasks = std::getenv("SLURM_NTASKS");
+  return tasks ? std::max(1, std::atoi(tasks)) : otherwise;
+}
+
+void refuse_restarts(const Options& o) {
+  for (const auto& [word, given] : {std::pair("--restarts", o.restarts > 0), std::pair("--min-ranks", o.min_ranks > 0)})
+    if (given)
+      throw Error(fmt::format("launch: {} has no effect, as nothing is started again here\nfix: leave it out", word));
 }
 
 Options parse(const std::vector<std::string>& all) {

@@ -28,6 +28,10 @@ struct Options {
 // Throws Error with what is wrong and a fix. `words`: without "launch".
 Options parse(const std::vector<std::string>& words);
 std::string usage();
+// The ranks of a run that names neither ranks nor hosts: one per task of the Slurm allocation, else `otherwise`.
+int default_ranks(int otherwise);
+// Throws Error for words that only make sense where runs are started again.
+void refuse_restarts(const Options&);
 // "a:4,b:4", or the lines "a slots=4" of a hostfile.
 std::vector<Host> parse_hosts(const std::string& text);
 std::vector<Host> read_hostfile(const std::string& path);

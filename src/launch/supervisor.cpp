@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -54,7 +53,7 @@ class Supervisor {
  public:
   explicit Supervisor(Options options) : o_(std::move(options)) {
     for (const Host& h : o_.hosts) hosts_.push_back({h});
-    if (o_.ranks == 0 && o_.hosts.empty()) o_.ranks = default_ranks();
+    if (o_.ranks == 0 && o_.hosts.empty()) o_.ranks = default_ranks(cores());
     if (o_.min_ranks == 0) o_.min_ranks = o_.ranks;
   }
 
@@ -70,11 +69,7 @@ class Supervisor {
   }
 
  private:
-  static int default_ranks() {
-    const char* const tasks = std::getenv("SLURM_NTASKS");
-    if (tasks) return std::max(1, std::atoi(tasks));
-    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  }
+  static int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
   std::string restarts_left() const {
     return o_.restarts == 0 ? "it is not started again without --restarts"

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <regex>
+
+#include "base/pattern.h"
 
 namespace tutti::reader {
 namespace {
@@ -81,11 +82,11 @@ std::string dim_fix(const std::string& key, std::int64_t number, const std::stri
 }
 
 ConfigError with_place_of_dim(const ConfigError& error, const config::Record& block) {
-  static const std::regex wanted("correct it, or (labelDim|dim) = ([0-9]+)(?: of stream '(.*)')?");
+  static const Pattern wanted("correct it, or (labelDim|dim) = ([0-9]+)(?: of stream '(.*)')?");
   for (const Diagnostic& d : error.diagnostics()) {
-    std::smatch parts;
-    if (!std::regex_match(d.fix, parts, wanted)) continue;
-    const std::string key = parts[1], stream = parts[3];
+    const auto parts = wanted.match(d.fix);
+    if (!parts) continue;
+    const std::string &key = (*parts)[1], &needed = (*parts)[2], &stream = (*parts)[3];
     std::vector<Setting> all, settings;
     find_settings(block, "", key, all);
     if (all.empty() && key == "labelDim") find_settings(block, "", "dim", all);  // its second name in speech readers
@@ -94,8 +95,8 @@ ConfigError with_place_of_dim(const ConfigError& error, const config::Record& bl
     if (settings.size() != 1) continue;
     std::vector<Diagnostic> both{
         {settings[0].value.where,
-         fmt::format("{} = {} is too small for the data, which need {}", key, settings[0].value.text, parts[2].str()),
-         fmt::format("{} = {}, or correct the data that the next error shows", key, parts[2].str())}};
+         fmt::format("{} = {} is too small for the data, which need {}", key, settings[0].value.text, needed),
+         fmt::format("{} = {}, or correct the data that the next error shows", key, needed)}};
     both.insert(both.end(), error.diagnostics().begin(), error.diagnostics().end());
     return ConfigError(std::move(both));
   }

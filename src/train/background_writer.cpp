@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -52,6 +53,7 @@ int BackgroundWriter::failures_in_a_row() {
 }
 
 void BackgroundWriter::run() {
+  pthread_setname_np(pthread_self(), "checkpoints");  // for top -H
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return waiting_ || ending_; });

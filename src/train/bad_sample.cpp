@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/activity.h"
+#include "comm/agreement.h"
 #include "reader/minibatch_walker.h"
 
 namespace tutti {
@@ -64,32 +67,81 @@ bool is_bad(Network& network, const Batch& batch) {
   const auto finite = [](std::span<const float> v) {
     return std::ranges::all_of(v, [](float x) { return std::isfinite(x); });
   };
-  for (const StreamData& d : batch.streams)
-    if (!finite(d.dense) || !finite(d.values)) return true;
-  return !std::isfinite(network.evaluate(batch).criterion);
+  const bool number = std::isfinite(network.evaluate(batch).criterion);  // on all ranks, if they compute together
+  return !number ||
+         !std::ranges::all_of(batch.streams, [&](const StreamData& d) { return finite(d.dense) && finite(d.values); });
 }
 
-}  // namespace
+// Whether the sequences [from, to) of the share are bad.
+using IsBad = std::function<bool(std::size_t from, std::size_t to)>;
 
-std::string find_bad_sample(Network& network, Reader& reader, const Batch& batch) {
+std::optional<std::size_t> search(const Batch& batch, const IsBad& bad) {
   if (!batch.fragments.empty() || batch.sequences == 0) return {};
-  const auto& streams = reader.streams();
-  const auto bad = [&](std::size_t from, std::size_t to) {
-    made_progress();
-    return is_bad(network, Part(batch, streams, from, to).batch());
-  };
-  std::size_t from = 0, to = static_cast<std::size_t>(batch.sequences);
+  const auto sequences = static_cast<std::size_t>(batch.sequences);
+  std::size_t from = 0, to = sequences;
   while (to - from > 1) {
     const std::size_t middle = from + (to - from) / 2;
     bad(from, middle) ? to = middle : from = middle;
   }
   if (!bad(from, to)) return {};
   // With NaN weights every sample is bad.
-  const std::size_t other = from == 0 ? static_cast<std::size_t>(batch.sequences) - 1 : 0;
-  if (batch.sequences > 2 && bad(other, other + 1) && bad(batch.sequences / 2, batch.sequences / 2 + 1)) return {};
-  std::string text = fmt::format("sample {} of the {} of this rank", from + 1, batch.sequences);
-  if (from < batch.sequence_numbers.size()) text += ", " + reader.place(batch.sequence_numbers[from]);
+  const std::size_t other = from == 0 ? sequences - 1 : 0;
+  if (sequences > 2 && bad(other, other + 1) && bad(sequences / 2, sequences / 2 + 1)) return {};
+  return from;
+}
+
+std::string text_of(Reader& reader, const Batch& batch, std::size_t sequence, const std::string& whose) {
+  std::string text = fmt::format("sample {} of the {} of {}", sequence + 1, batch.sequences, whose);
+  if (sequence < batch.sequence_numbers.size()) text += ", " + reader.place(batch.sequence_numbers[sequence]);
   return text;
+}
+
+// The text of the first rank that has one.
+std::string first_text(Communicator& ranks, std::string mine) {
+  const std::vector<std::size_t> sizes = from_all(ranks, mine.size());
+  const auto first = std::ranges::find_if(sizes, [](std::size_t size) { return size > 0; });
+  if (first == sizes.end()) return {};
+  mine.resize(*first);
+  ranks.broadcast(static_cast<int>(first - sizes.begin()), std::as_writable_bytes(std::span(mine)));
+  return mine;
+}
+
+// The share of one rank after the other is searched; the others take part without samples.
+std::string find_together(Network& network, Reader& reader, const Batch& batch, Communicator& ranks) {
+  const Part none(batch, reader.streams(), 0, 0);
+  const auto evaluate = [&](const Batch& part) {
+    made_progress();
+    return !all_agree(ranks, !is_bad(network, part));
+  };
+  const auto goes_on = [&](int searching, bool on) {
+    ranks.broadcast(searching, std::as_writable_bytes(std::span(&on, 1)));
+    return on;
+  };
+  std::string text;
+  for (int r = 0; r < ranks.size(); ++r) {
+    if (r != ranks.rank()) {
+      while (goes_on(r, false)) evaluate(none.batch());
+      continue;
+    }
+    const auto found = search(batch, [&](std::size_t from, std::size_t to) {
+      goes_on(r, true);
+      return evaluate(Part(batch, reader.streams(), from, to).batch());
+    });
+    goes_on(r, false);
+    if (found) text = text_of(reader, batch, *found, fmt::format("rank {}", ranks.world_rank(r)));
+  }
+  return first_text(ranks, text);
+}
+
+}  // namespace
+
+std::string find_bad_sample(Network& network, Reader& reader, const Batch& batch, Communicator* layer_ranks) {
+  if (layer_ranks) return find_together(network, reader, batch, *layer_ranks);
+  const auto found = search(batch, [&](std::size_t from, std::size_t to) {
+    made_progress();
+    return is_bad(network, Part(batch, reader.streams(), from, to).batch());
+  });
+  return found ? text_of(reader, batch, *found, "this rank") : "";
 }
 
 }  // namespace tutti

@@ -155,6 +155,7 @@ void CheckpointState::archive(Archive& a) {
   if (a.loading() ? a.has("rate factor") : rate_factor != 1) a("rate factor", rate_factor);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
   best.archive(a);
+  choice.archive(a);
 }
 
 void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts, Communicator& comm,

@@ -13,6 +13,7 @@
 #include "train/adjust.h"
 #include "train/background_writer.h"
 #include "train/best_model.h"
+#include "train/method_choice.h"
 #include "train/model_file.h"
 #include "train/rank_state.h"
 #include "tutti/archive.h"
@@ -41,6 +42,7 @@ struct CheckpointState : Progress {
   AdjustState adjust;
   double rate_factor = 1;
   BestModel best;
+  MethodChoice choice;
 
   void archive(Archive&);
 };

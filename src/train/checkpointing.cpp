@@ -28,8 +28,14 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust, t.rate_factor,
-          t.best};
+  return {t.progress,
+          settings.minibatch,
+          settings.learning_rate,
+          t.report->interval_metrics(),
+          t.adjust,
+          t.rate_factor,
+          t.best,
+          t.choice};
 }
 
 void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {

@@ -96,7 +96,7 @@ struct ContainerWriter::Impl {
     buffer.reserve(capacity);
   }
 
-  static constexpr std::size_t capacity = 1 << 20;
+  static constexpr std::size_t capacity = 1 << 20, portion = 4 << 20;
   const std::string path, temporary;
   std::optional<File> file;
   std::optional<MemoryBlocks> memory;
@@ -119,6 +119,15 @@ struct ContainerWriter::Impl {
     if (buffer.size() + bytes.size() > capacity) flush();
     if (bytes.size() > capacity) return file->write(bytes);
     buffer.insert(buffer.end(), bytes.begin(), bytes.end());
+  }
+  // Of what is in memory: a portion is still in the cache when it is copied, and goes to disk while the next one is.
+  void put_in_portions(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min(portion, bytes.size()));
+      put(part);
+      if (part.size() == portion) file->start_sync();
+      bytes = bytes.subspan(part.size());
+    }
   }
   void flush() {
     file->write(buffer);
@@ -189,7 +198,7 @@ std::uint64_t ContainerWriter::finish() {
     i.buffer.clear();
     i.open();
     i.position = 0;
-    i.memory->each([&](std::span<const std::byte> bytes) { i.put(bytes); });
+    i.memory->each([&](std::span<const std::byte> bytes) { i.put_in_portions(bytes); });
   }
   i.align();
   Footer footer{i.position, i.table.size(), 0, 0, end_magic};

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/memory.h"
 #include "tutti/error.h"
@@ -43,7 +44,20 @@ void File::write(std::span<const std::byte> bytes) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("writing", path_);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
+    written_ += static_cast<std::uint64_t>(n);
   }
+}
+
+void File::start_sync() {
+  const auto range = [&](std::uint64_t from, std::uint64_t to, unsigned what) {
+    if (from == to || ::sync_file_range(fd_, static_cast<off_t>(from), static_cast<off_t>(to - from), what) == 0)
+      return;
+    // Errors of the disk are told once, here or in sync(). Some file systems do not know the call.
+    if (errno == EIO || errno == ENOSPC || errno == EDQUOT) fail("writing to disk", path_);
+  };
+  range(std::exchange(waited_, started_), started_,
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  range(std::exchange(started_, written_), written_, SYNC_FILE_RANGE_WRITE);
 }
 
 void File::read(std::uint64_t from, std::span<std::byte> bytes) const {

@@ -19,7 +19,7 @@ namespace {
 
 // "; sample 3 of the 16 of this rank, train.ctf:17", or "".
 std::string bad_sample_text(Training& t, const Batch& batch) {
-  const std::string sample = find_bad_sample(*t.network, *t.reader, batch);
+  const std::string sample = find_bad_sample(*t.network, *t.reader, batch, t.layer_ranks.get());
   return sample.empty() ? "" : "; " + sample;
 }
 

@@ -44,6 +44,15 @@ class EndingTest(support.TrainerTest):
                 result = self.ends(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], ranks, 1, '^fix: ')
                 self.assertEqual(result.text.count('cannot go on from an earlier one'), 1, str(result))
 
+    def test_a_failure_of_one_rank(self):
+        """One rank finds a message damaged, in the middle of a training. The other waits for it, and leaves without a word."""
+        for rank in (0, 1):
+            hook = f'ParallelTrain=[transport=messages;parallelizationMethod=DataParallelSGD;faultHook=[rank={rank};firstStep=5;steps=1;flipMessage=true]]'
+            with self.subTest(rank=rank):
+                result = self.ends(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[messageChecksums=all;{hook}]]'], 2, 87, 'checksum is wrong|^fix: ')
+                self.assertRegex(result.text, rf'(?m)^\[rank {rank} on \S+\] .*damaged on its way')
+                self.assertEqual(len(support.re.findall(r'(?m)^\[rank \d', result.text)), 1, str(result))
+
     def test_an_earlier_run_that_does_not_fit(self):
         """A changed layer or optimizer: what differs, how to start anew, and the other way out, which works."""
         self.run_trainer(['configFile=run.cntk'])

@@ -39,6 +39,19 @@ class NanTest(support.TrainerTest):
                 if ranks == 3:
                     self.assertRegex(result.text, r'(?m)^\[rank \d on \S+\] The training criterion is not a number')
 
+    def test_divided_layers(self):
+        """Ranks that compute layers together look for node and sample together, and skip the update together."""
+        for ranks, dense in ((2, 'shard'), (3, 'shard'), (3, 'single')):
+            with self.subTest(ranks=ranks, dense=dense):
+                result = self.run_trainer(self.prepare(f'ModelParallel=[dense={dense}]'), ranks, expect=NAN)
+                self.assertRegex(result.text, r"'square' is the first node with values that are not finite, on rank (\d); "
+                                              rf'sample \d+ of the \d+ of rank \1, train\.ctf:{BAD}\b', str(result)[-3000:])
+        for parallel, ranks in ((METHODS['gradients'][1], 3), (METHODS['groups'][1], 4)):
+            with self.subTest(parallel=parallel):
+                result = self.run_trainer(self.prepare(f'onNaN=skip;ModelParallel=[dense=shard];ParallelTrain=[{parallel}]'), ranks)
+                self.assertRegex(result.text, rf'of rank \d, train\.ctf:{BAD} in epoch \d, minibatch \d+: the update is skipped', str(result)[-3000:])
+                self.assertLess(support.epochs(result.text)[-1]['ce'][0], 1.0)
+
     def test_skip(self):
         for name in ('gradients', 'blocks', 'averaging', 'servers', 'delayed', 'groups'):
             ranks, parallel, _ = METHODS[name]

@@ -22,9 +22,14 @@ class SurroundingsTest(support.TrainerTest):
         (folder / 'train.ctf').write_text(examples.points(400), encoding='utf-8')
         return [f'currentDirectory={folder}', 'configFile=run.cntk']
 
+    model = None
+
     def expected(self):
-        self.run_trainer(self.prepare(self.directory / 'plain'), 2)
-        return (self.directory / 'plain/models/model.dnn').read_bytes()
+        """The model of a plain run, which is made once."""
+        if SurroundingsTest.model is None:
+            self.run_trainer(self.prepare(self.directory / 'plain'), 2)
+            SurroundingsTest.model = (self.directory / 'plain/models/model.dnn').read_bytes()
+        return SurroundingsTest.model
 
     def test_paths(self):
         expected = self.expected()

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -51,21 +52,8 @@ void install() {
 
 using Version = std::tuple<off_t, time_t, long>;
 
-bool is_new(const std::string& path) {
-  static std::mutex mutex;
-  static std::map<std::string, Version> known;
-  struct stat s {};
-  if (stat(path.c_str(), &s) != 0) return false;  // opening it says why
-  const Version version(s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
-  const std::lock_guard lock(mutex);
-  const auto [at, added] = known.emplace(path, version);
-  return added || std::exchange(at->second, version) != version;
-}
-
-}  // namespace
-
-void try_in_child(const std::string& path, const std::function<void()>& look) {
-  if (!is_new(path)) return;
+// The signal that ends a child that runs it; 0 = none of a crash.
+int crash_of(const std::function<void()>& look) {
   const pid_t child = fork();
   if (child == 0) {
     for (const int number : kCrashes) signal(number, SIG_DFL);
@@ -79,13 +67,30 @@ void try_in_child(const std::string& path, const std::function<void()>& look) {
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (child < 0 || !WIFSIGNALED(status)) return;
-  for (const int number : kCrashes)
-    if (WTERMSIG(status) == number)
-      throw Error(
-          fmt::format("the HDF5 library crashes on '{}' (signal {}): the file is damaged\nfix: write that file "
-                      "again, or remove it from the list",
-                      path, number));
+  if (child < 0 || !WIFSIGNALED(status)) return 0;
+  return std::ranges::find(kCrashes, WTERMSIG(status)) == kCrashes.end() ? 0 : WTERMSIG(status);
+}
+
+}  // namespace
+
+void try_in_child(const std::string& path, const std::function<void()>& look) {
+  struct Tried {
+    Version version;
+    int crash = 0;
+  };
+  static std::mutex mutex;
+  static std::map<std::string, Tried> known;
+  struct stat s {};
+  if (stat(path.c_str(), &s) != 0) return;  // opening it says why
+  const Version version(s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+  const std::lock_guard lock(mutex);
+  const auto [at, added] = known.emplace(path, Tried{version});
+  if (added || at->second.version != version) at->second = {version, crash_of(look)};
+  if (at->second.crash != 0)
+    throw Error(
+        fmt::format("the HDF5 library crashes on '{}' (signal {}): the file is damaged\nfix: write that file "
+                    "again, or remove it from the list",
+                    path, at->second.crash));
 }
 
 CrashGuard::CrashGuard(const char* path) : outer_(reading) {

@@ -8,7 +8,7 @@
 
 namespace tutti::reader {
 
-// Runs it in a child process. Throws Error if a signal ends it; once per file, unless the file has changed.
+// Runs `look` in a child process, once per version of the file. Throws Error if the child crashes.
 void try_in_child(const std::string& path, const std::function<void()>& look);
 
 // While it lives, a crash of this thread names the file, and then takes its course.

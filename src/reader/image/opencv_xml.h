@@ -2,6 +2,7 @@
 // opencv_xml.h -- numbers and matrices out of the XML files that OpenCV writes (mean images, colour statistics).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 
 #include <cudnn.h>
 
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>

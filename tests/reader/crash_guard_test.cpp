@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a crash of libhdf5 leads to: an error that names the file, or a last line that does.
+#include "reader/hdf5/crash_guard.h"
+
+#include <gtest/gtest.h>
+#include <hdf5.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "reader/hdf5/hdf5_rows.h"
+#include "reader_support.h"
+#include "source_support.h"
+
+namespace tutti::reader::crash_guard_test {
+namespace {
+
+TEST(CrashGuard, ACrashOfTheChildNamesTheFile) {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) {
+    const TemporaryFile file("damaged");
+    const std::string error = error_of([&] { try_in_child(file.path(), [&] { raise(number); }); });
+    EXPECT_NE(error.find("crashes on '" + file.path() + "'"), std::string::npos) << error;
+    EXPECT_NE(error.find("fix: "), std::string::npos) << error;
+  }
+}
+
+// Found by changing bytes of a whole file: two of a message of an object header.
+TEST(CrashGuard, AFileOnWhichTheLibraryCrashesIsNamed) {
+  std::ifstream in(TUTTI_SOURCE_ROOT "/tests/reader/crashes_the_library.h5", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_FALSE(bytes.empty());
+  const TemporaryFile file(bytes);
+  for (int i = 0; i < 2; ++i) {
+    const std::string error = error_of([&] { Hdf5File(file.path()).shape("Images"); });
+    // Later versions of the library may read it, or say what is wrong.
+    if (!H5_VERSION_GE(1, 10, 9)) EXPECT_NE(error.find("crashes on '" + file.path() + "'"), std::string::npos) << error;
+  }
+}
+
+TEST(CrashGuard, ACrashIsNotTriedAgainUntilTheFileChanges) {
+  const TemporaryFile file("damaged");
+  const auto crash = [&] { try_in_child(file.path(), [] { raise(SIGSEGV); }); };
+  EXPECT_NE(error_of(crash), "no error");
+  EXPECT_NE(error_of(crash), "no error") << "a file that has crashed once is opened as if nothing had happened";
+  file.write("other bytes");
+  EXPECT_NO_THROW(try_in_child(file.path(), [] {}));
+}
+
+TEST(CrashGuard, WhatIsWrongWithoutACrashTheReaderSays) {
+  const TemporaryFile file("odd");
+  EXPECT_NO_THROW(try_in_child(file.path(), [] { throw std::runtime_error("not a crash"); }));
+  EXPECT_NO_THROW(try_in_child(file.path() + ".absent", [] { raise(SIGSEGV); }));
+}
+
+TEST(CrashGuardDeathTest, ACrashLaterNamesTheFileThatIsRead) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto crash = [] {
+    const CrashGuard outer("first.h5");
+    { const CrashGuard inner("second.h5"); }
+    for (;;) raise(SIGSEGV);  // as an instruction does, which runs once more
+  };
+  EXPECT_DEATH(crash(), "crashed while it read 'first.h5': the file is damaged");
+}
+
+}  // namespace
+}  // namespace tutti::reader::crash_guard_test
