@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "train/method_choice.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
 #include "tutti/graph.h"
@@ -50,6 +51,7 @@ struct ActionContext {
   bool all_ranks = true;  // the action runs on every rank, not only on rank 0
   bool constant_seed = false;
   std::string device = "cpu";  // of make_backend
+  MethodChoice choice;         // of parallelizationMethod = auto
   bool progress_tracing = false;
   bool only_check = false;          // --check: nothing will run
   std::size_t problems_before = 0;  // when the creation of this action began

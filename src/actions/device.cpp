@@ -17,8 +17,9 @@ DevicePlan plan_device(const config::TopLevel& top, const HostPlace& place, bool
   const Device wanted = top.device();
   if (cuda_library_path().empty()) {
     if (wanted == Device::gpu)
-      plan.notice = fmt::format(
-          "deviceId = {} has no effect here because this build has no CUDA: the run is on the CPU", top.device_id);
+      plan.notice = fmt::format("deviceId = {} has no effect here: {}; the run is on the CPU", top.device_id,
+                                why_no_cuda_library());
+    if (wanted != Device::cpu) plan.text = "cpu: " + why_no_cuda_library();
     return plan;
   }
   plan.text = "cpu";
@@ -70,7 +71,7 @@ std::string tell_mixed(const DevicePlan& plan, Communicator& world) {
   return fmt::format(
       "{} of {} ranks compute on the CPU and the others on GPUs: synchronous steps take as long as the slowest rank. "
       "The first of them is rank {} on {}: {}",
-      count, world.size(), first, hosts_of(world)[first], all[first].text[0] ? all[first].text : "built without CUDA");
+      count, world.size(), first, hosts_of(world)[first], all[first].text);
 }
 
 void describe_compute_type(config::Fields& f, ComputeType& type) {
@@ -101,9 +102,10 @@ ComputeType compute_type_of(const config::Record& command) {
 }
 
 std::string gpu_text() {
-  if (cuda_library_path().empty()) return "CUDA not built in";
+  if (cuda_library_path().empty()) return why_no_cuda_library();
   const CudaDevices devices = cuda_devices();
-  if (devices.count == 0) return fmt::format("CUDA built in, no GPU ({})", devices.problem);
+  if (devices.count == 0)
+    return fmt::format("CUDA built in, no {} ({})", devices.driver ? "GPU" : "driver", devices.problem);
   return fmt::format("CUDA built in, {} GPU{}", devices.count, devices.count == 1 ? "" : "s");
 }
 

@@ -14,7 +14,7 @@ namespace tutti::actions {
 
 struct DevicePlan {
   std::string device = "cpu";  // for make_backend
-  std::string text;            // for the settings at start; empty in a build without CUDA
+  std::string text;            // for the settings at start; empty if a program without the GPU part was to use the CPU
   std::string notice;          // set if ranks share a GPU or a setting has no effect
 };
 

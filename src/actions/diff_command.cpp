@@ -31,7 +31,7 @@ constexpr const char* kDiffUsage =
     "usage: trainer diff A B\n"
     "A and B are config files (several: a.cntk+b.cntk) or models, whose settings lie beside them in MODEL.config.\n"
     "Shows each key whose value differs, with both values and their places. Exit code: 0 equal, 1 different, 2 "
-    "trouble.\n";
+    "an error.\n";
 
 struct DiffSide {
   std::string name;

@@ -8,10 +8,10 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <regex>
 #include <span>
 
 #include "actions/action.h"
+#include "base/pattern.h"
 #include "brainscript/keras.h"
 #include "brainscript/simple_network.h"
 #include "config/text.h"
@@ -37,22 +37,17 @@ void add(std::vector<Setting>& all, std::vector<Setting> more) {
 
 // A script finds what it includes beside the config, which the new config may not be.
 void name_includes_in_full(const Record& block, std::string& text) {
-  static const std::regex include(R"rx((\binclude\s+["'])([^"']+)(["']))rx");
-  std::string out;
-  auto from = text.cbegin();
-  for (std::sregex_iterator m(text.cbegin(), text.cend(), include), end; m != end; ++m) {
-    std::string path = (*m)[2];
+  static const Pattern include(R"rx((\binclude\s+["'])([^"']+)(["']))rx");
+  text = include.replace(text, [&](const Pattern::Match& m) {
+    std::string path = m[2];
     std::error_code ignored;
     for (const std::string& folder : config::include_paths(block))
       if (fs::path(path).is_relative() && fs::exists(fs::path(folder) / path, ignored)) {
         path = fs::weakly_canonical(fs::path(folder) / path, ignored).string();
         break;
       }
-    out.append(from, (*m)[0].first);
-    out += (*m)[1].str() + path + (*m)[3].str();
-    from = (*m)[0].second;
-  }
-  text = out.append(from, text.cend());
+    return m[1] + path + m[3];
+  });
 }
 
 template <class Options>

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <functional>
-#include <regex>
 
+#include "base/pattern.h"
 #include "cntk/model.h"
 #include "reader/fault_budget.h"
 #include "train/model_file.h"
@@ -192,8 +192,8 @@ void check_node_names(const ActionContext& context, const char* key, const std::
 
 void check_regex(const SourcePos& where, const std::string& pattern) {
   try {
-    const std::regex compiled(pattern);
-  } catch (const std::regex_error& e) {
+    const Pattern compiled(pattern);
+  } catch (const PatternError& e) {
     throw ConfigError(where, fmt::format("'{}' is not a regular expression: {}", pattern, e.what()));
   }
 }
@@ -202,8 +202,8 @@ void check_node_pattern(const ActionContext& context, const char* key, const std
                         const std::string& model_path) {
   if (pattern.empty()) return;
   with_graph(context, model_path, [&](const graph::Graph& graph) {
-    const std::regex compiled(pattern);
-    if (std::ranges::any_of(graph.nodes, [&](const auto& n) { return std::regex_match(n.name, compiled); })) return;
+    const Pattern compiled(pattern);
+    if (std::ranges::any_of(graph.nodes, [&](const auto& n) { return compiled.match(n.name).has_value(); })) return;
     context.problem(key, fmt::format("{}: no node of the network matches '{}'", key, pattern),
                     "the whole name must match: write .*name.*; action = dumpNode prints all nodes");
   });

@@ -106,7 +106,8 @@ void note_unused_overrides(const config::CommandLine& line, const std::vector<co
 }  // namespace
 
 std::vector<Prepared> prepare(const config::CommandLine& line, const config::TopLevel& top, const std::string& device,
-                              Communicator& world, Problems& problems, config::Notices& notices) {
+                              Communicator& world, Problems& problems, config::Notices& notices,
+                              const MethodChoices& choices) {
   std::vector<Prepared> prepared;
   std::vector<config::RunningCommand> commands;
   std::set<std::string> models_to_come;
@@ -132,6 +133,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
     }
     base.command = line.config.block(name);
     base.command_name = name;
+    base.choice = choices.contains(name) ? choices.at(name) : MethodChoice();
     prepare_command(base, name, prepared);
     commands.push_back({name, base.command, blocks_of_actions(base.command)});
   }

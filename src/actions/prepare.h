@@ -2,6 +2,7 @@
 // prepare.h -- finds all mistakes before anything runs.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,8 +19,11 @@ struct Prepared {
   std::optional<Action> what;  // none if there are mistakes
 };
 
+// What parallelizationMethod = auto has chosen, by command.
+using MethodChoices = std::map<std::string, MethodChoice>;
+
 // Creates all actions of all commands on this device. Adds mistakes to `problems` and notices to `notices`.
 std::vector<Prepared> prepare(const config::CommandLine&, const config::TopLevel&, const std::string& device,
-                              Communicator&, Problems&, config::Notices&);
+                              Communicator&, Problems&, config::Notices&, const MethodChoices& = {});
 
 }  // namespace tutti::actions

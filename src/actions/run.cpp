@@ -13,6 +13,7 @@
 #include <set>
 #include <span>
 
+#include "actions/auto_method.h"
 #include "actions/binding.h"
 #include "actions/check.h"
 #include "actions/cpu.h"
@@ -120,9 +121,25 @@ void write_done_file(const config::TopLevel& top, Communicator& world) {
   if (!out) throw Error(fmt::format("cannot write doneFile '{}'", top.done_file));
 }
 
+// parallelizationMethod = auto: the command line is read again, with words that name the methods.
+MethodChoices settle_methods(int argc, const char* const* argv, const std::string& directory, config::CommandLine& line,
+                             const config::TopLevel& top, const HostPlace& place, Communicator& world,
+                             config::Notices& notices) {
+  std::vector<std::string> overrides;
+  MethodChoices choices =
+      choose_methods({{argv + 1, argv + argc}, directory, line, top, place}, world, notices, overrides);
+  if (overrides.empty()) return choices;
+  std::vector<const char*> words(argv, argv + argc);
+  for (const std::string& word : overrides) words.push_back(word.c_str());
+  std::filesystem::current_path(directory);
+  line = config::parse_command_line(static_cast<int>(words.size()), words.data());
+  return choices;
+}
+
 }  // namespace
 
 std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code) {
+  const std::string directory = std::filesystem::current_path().string();
   const auto refuse = [&code] { return code = wrong_configuration, nullptr; };
   code = 0;
   auto run = std::make_unique<Run>();
@@ -147,8 +164,9 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     if (problems.empty()) device = plan_device(top, place, only_checks);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
+    const MethodChoices choices = settle_methods(argc, argv, directory, line, top, place, world, notices);
     if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
-    actions = prepare(line, top, device.device, world, problems, notices);
+    actions = prepare(line, top, device.device, world, problems, notices, choices);
     problems.throw_if_any();
   });
   if (!ready) return refuse();

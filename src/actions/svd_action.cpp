@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 
 #include "actions/evaluation_network.h"
+#include "base/pattern.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
 #include "train/low_rank.h"
@@ -170,8 +170,8 @@ void check_rules(const ActionContext& context, const SvdOptions& options, const 
   for (std::size_t n = 0; n < graph.nodes.size(); ++n)
     if (is_matrix(graph, n)) matrices.push_back(graph.nodes[n].name);
   for (const auto& rule : rules) {
-    const std::regex pattern(rule.pattern);
-    if (std::any_of(matrices.begin(), matrices.end(), [&](const auto& m) { return std::regex_match(m, pattern); }))
+    const Pattern pattern(rule.pattern);
+    if (std::any_of(matrices.begin(), matrices.end(), [&](const auto& m) { return pattern.match(m).has_value(); }))
       continue;
     const char* key = options.node_name_regex.empty() ? "SVDConfig" : "nodeNameRegex";
     throw ConfigError(context.command.value(key).where,
@@ -186,10 +186,10 @@ std::vector<std::string> factor_matrices(graph::Graph& graph, const std::vector<
   std::vector<std::pair<std::string, double>> chosen;  // before the factors join the graph
   std::set<std::string> seen;
   for (const auto& rule : rules) {
-    const std::regex pattern(rule.pattern);
+    const Pattern pattern(rule.pattern);
     for (std::size_t n = 0; n < graph.nodes.size(); ++n)
       if (const auto& name = graph.nodes[n].name;
-          is_matrix(graph, n) && std::regex_match(name, pattern) && seen.insert(name).second)
+          is_matrix(graph, n) && pattern.match(name) && seen.insert(name).second)
         chosen.emplace_back(name, rule.keep_ratio);
   }
   std::vector<std::string> lines;

@@ -201,6 +201,8 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
     context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
                                parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
                                parallel.unused_blocks.size() == 1 ? "has" : "have", method));
+  if (!parallel.auto_allow.empty() && !parallel.automatic && t.choice.method.empty())
+    context.notice("autoAllow has no effect without parallelizationMethod = auto");
   if (t.sgd.faults.verify_replicas > 0 &&
       (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
     context.notice(fmt::format(
@@ -226,10 +228,11 @@ void check_contributions(const ActionContext& context, Training& t) {
 // A server has some of the parameters and no norm over all.
 void check_global_norm(const ActionContext& context, const Training& t) {
   if (t.optimizer->works_on_parameters() || !t.parallel->method.traits.updates_elsewhere) return;
-  context.problem(context.command.block("SGD").value("clippingGlobalNormPerSample").where,
-                  "clippingGlobalNormPerSample does not work where servers apply gradients, as each of them holds a part "
-                  "of the model",
-                  "clippingThresholdPerSample with gradientClippingWithTruncation = false, or push = deltas");
+  context.problem(
+      context.command.block("SGD").value("clippingGlobalNormPerSample").where,
+      "clippingGlobalNormPerSample does not work where servers apply gradients, as each of them holds a part "
+      "of the model",
+      "clippingThresholdPerSample with gradientClippingWithTruncation = false, or push = deltas");
 }
 
 // The average is that of weights that are equal on all ranks.
@@ -358,6 +361,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.make_mode = options.make_mode;
   t.trace_level = static_cast<int>(options.trace_level);
   t.progress_tracing = context.progress_tracing;
+  t.choice = context.choice;
   const auto before = context.problems->count();
   read_sgd(context, t);
   if (context.problems->count() == before) make_layer_ranks(context, t);

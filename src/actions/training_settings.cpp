@@ -24,9 +24,8 @@ std::string rate_text(const SgdOptions& sgd) {
   const std::string factor = sgd.learning_rate_schedule ? ", with " + sgd.learning_rate_schedule->text() : "";
   const auto last = static_cast<std::size_t>(std::max<std::int64_t>(sgd.max_epochs - 1, 0));
   const double from = sgd.learning_rate_per_sample(0), to = sgd.learning_rate_per_sample(last);
-  return (from == to
-              ? fmt::format("learning rate {:g} per sample", from)
-              : fmt::format("learning rate {:g} per sample in epoch 1, {:g} in epoch {}", from, to, last + 1)) +
+  return (from == to ? fmt::format("learning rate {:g} per sample", from)
+                     : fmt::format("learning rate {:g} per sample in epoch 1, {:g} in epoch {}", from, to, last + 1)) +
          factor;
 }
 
@@ -43,8 +42,8 @@ std::string schedule_text(const Training& t) {
   for (std::int64_t e = 0; e < std::min(listed, t.sgd.max_epochs); ++e) all += steps(e);
   if (t.sgd.max_epochs > listed) all += (t.sgd.max_epochs - listed) * steps(listed);
   return fmt::format("{}; {} epochs of {} samples, {} steps of {} samples each at first, {} steps in all",
-                     rate_text(t.sgd), t.sgd.max_epochs, samples, steps(0), t.sgd.update_size(t.sgd.minibatch_size.at(0)),
-                     all);
+                     rate_text(t.sgd), t.sgd.max_epochs, samples, steps(0),
+                     t.sgd.update_size(t.sgd.minibatch_size.at(0)), all);
 }
 
 }  // namespace
@@ -53,6 +52,7 @@ std::string settings_text(const Training& t) {
   std::string text = fmt::format(
       "  model      {}\n  network    {}\n  optimizer  {}\n  schedule   {}\n  exchange   {}\n  threads    {}",
       t.model_path, t.network->describe(), t.optimizer->describe(), schedule_text(t), exchange_text(t), t.threads);
+  if (!t.choice.method.empty()) text += fmt::format("\n  auto       {}, {}", t.choice.method, t.choice.reason);
   if (t.average) text += fmt::format("\n  average    of the weights, decay {:g}", t.sgd.weight_average);
   if (!t.placement.empty()) text += "\n" + t.placement;
   return text;

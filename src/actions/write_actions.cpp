@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <regex>
 
 #include "actions/evaluation_network.h"
 #include "base/host.h"

@@ -220,6 +220,7 @@ void AllReduceGradients::print_times() {
   if (print_every_ == 0 || steps_ % print_every_ != 0) return;
   log::line(fmt::format("Actual gradient aggregation time: {:.6g}", worked + waited));
   if (options_.buffered_async) log::line(fmt::format("Async gradient aggregation wait time: {:.6g}", waited));
+  log::record("exchange", {{"seconds", worked + waited}, {"wait_seconds", waited}});
 }
 
 void AllReduceGradients::archive(Archive& a) {

@@ -2,7 +2,10 @@
 #include "parallel/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +17,8 @@ namespace tutti {
 namespace {
 
 constexpr const char* kBackupBetween = "backupWorkers cannot work between groups: it drops gradients of single ranks";
+
+constexpr std::array<const char*, 5> kAutoAllow{"16bit", "4bit", "1bit", "local", "async"};
 
 ParallelTrainOptions default_inside(int depth) {
   ParallelTrainOptions o;
@@ -61,6 +66,9 @@ void ParallelTrainOptions::describe_start(config::Fields& f) {
 // These settings concern the exchange between groups and have no effect inside groups.
 void ParallelTrainOptions::describe_groups(config::Fields& f) {
   groups.describe(f);
+  if (groups.any() && automatic)
+    f.problem("groups", "parallelizationMethod = auto chooses among methods without groups",
+              "name the method between the groups, or leave groups out");
   if (groups.any() && !exchanges())
     f.problem("groups", "groups need a method between the groups",
               "add parallelizationMethod = DataParallelSGD (or another one)");
@@ -172,11 +180,32 @@ void ParallelTrainOptions::check_servers(config::Fields& f) const {
               "set push = deltas, or remove useBufferedAsyncGradientAggregation from insideGroups");
 }
 
+// With auto, `method` is what a run takes that times nothing.
+void ParallelTrainOptions::describe_choice(config::Fields& f) {
+  auto words = method_words();
+  const std::size_t auto_row = std::variant_size_v<MethodOptions>;
+  if (depth == 0) words.emplace_back("auto", auto_row);
+  std::size_t row = automatic ? auto_row : method.index();
+  f.choice("parallelizationMethod", row, words,
+           "how the ranks exchange what they learned; auto = the fastest, by timing, of those that give the result of "
+           "DataParallelSGD in 32 bits");
+  automatic = row == auto_row;
+  if (automatic) row = MethodOptions(DataParallelOptions()).index();
+  if (row != method.index()) method = default_method(row);
+  if (depth > 0) return;
+  f("autoAllow", auto_allow,
+    "what auto may also take, though results differ: 16bit, 4bit, 1bit = gradients in that many bits; local = "
+    "ModelAveragingSGD, BlockMomentumSGD, EASGD; async = DataParallelASGD");
+  for (const std::string& word : auto_allow)
+    if (std::ranges::find(kAutoAllow, word) == kAutoAllow.end())
+      f.problem("autoAllow", fmt::format("autoAllow has no word '{}'", word),
+                did_you_mean(word, {kAutoAllow.begin(), kAutoAllow.end()},
+                             fmt::format("there are: {}", fmt::join(kAutoAllow, ", "))));
+}
+
 void ParallelTrainOptions::describe(config::Fields& f) {
   if (depth > 0) f.inherit_nothing();
-  std::size_t row = method.index();
-  f.choice("parallelizationMethod", row, method_words(), "how the ranks exchange what they learned");
-  if (row != method.index()) method = default_method(row);
+  describe_choice(f);
   describe_groups(f);
   if (depth == 0) describe_start(f);
   f("syncPerfStats", sync_perf_stats, "print the time of every n-th exchange; 0 = none");

@@ -24,9 +24,11 @@ struct InsideGroups {
 };
 
 struct ParallelTrainOptions {
-  MethodOptions method;           // of the table's rows
-  std::int64_t start_epoch = 1;   // counts from 1, as written
-  std::int64_t start_sample = 0;  // of that epoch
+  MethodOptions method;                 // of the table's rows
+  bool automatic = false;               // auto: actions/auto_method.h replaces `method` before a run
+  std::vector<std::string> auto_allow;  // kinds of methods with other results that it may take
+  std::int64_t start_epoch = 1;         // counts from 1, as written
+  std::int64_t start_sample = 0;        // of that epoch
   bool distributed_reading = true;
   bool distributed_reading_given = false;
   std::int64_t sync_perf_stats = 0;
@@ -61,6 +63,7 @@ struct ParallelTrainOptions {
  private:
   template <class Options>
   void describe_method(config::Fields& f);
+  void describe_choice(config::Fields& f);
   void describe_start(config::Fields& f);
   void describe_groups(config::Fields& f);
   void describe_transport(config::Fields& f);

@@ -24,6 +24,7 @@ void SyncPointLines::exchanged(double seconds, int workers) {
       fmt::sprintf("\t\t(model aggregation stats): %d-th sync point was hit, introducing a %.2f-seconds latency this "
                    "time; accumulated time on sync point = %.2f seconds , average latency = %.2f seconds",
                    exchanges_, seconds, spent_, spent_ / static_cast<double>(exchanges_)));
+  log::record("exchange", {{"seconds", seconds}, {"accumulated_seconds", spent_}});
   if (!reports) return;
   const double since = seconds_since(told_at_);
   log::line(

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <deque>
+#include <fstream>
 
 #include "base/exit_codes.h"
 #include "launch/mpiexec_line.h"
@@ -15,25 +18,56 @@ namespace tutti::planner {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: trainer plan [-n RANKS] [--hosts A:4,B:4 | --hostfile FILE] configFile=FILE ...\n\n"
+    "usage: trainer plan [-n RANKS] [--hosts A:4,B:4 | --hostfile FILE] [--json FILE] configFile=FILE ...\n\n"
     "Times some steps of the config's first training on these ranks, under every parallel method and in several "
     "numbers\n"
     "of bits, and prints samples per second, bytes, the share of the exchange that computing hides, and memory, with "
     "the\n"
-    "choice. Nothing is written. The words are those of trainer launch, then a configuration.\n";
+    "choice. --json writes the table also as lines of JSON, which trainer report sets beside what runs achieve.\n"
+    "Nothing else is written. The other words are those of trainer launch, then a configuration.\n";
+
+// Takes "--json FILE" out of the words before the configuration. "" if it is not there.
+std::string take_json(std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].find('=') != std::string::npos && !words[i].starts_with("-")) break;
+    if (words[i].starts_with("--json=")) {
+      std::string path = words[i].substr(7);
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
+      return path;
+    }
+    if (words[i] != "--json") continue;
+    if (i + 1 >= words.size()) throw Error("launch: --json needs a value\nfix: --json plan.jsonl");
+    std::string path = words[i + 1];
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i), words.begin() + static_cast<std::ptrdiff_t>(i) + 2);
+    return path;
+  }
+  return {};
+}
+
+void write_table(const std::string& path, const std::string& lines) {
+  std::ofstream out(path);
+  out << lines;
+  out.close();
+  if (!out) throw Error(fmt::format("launch: '{}' cannot be written: {}", path, std::strerror(errno)));
+}
 
 }  // namespace
 
 int run(int argc, const char* const* argv) {
   try {
-    launch::Options o = launch::parse({argv, argv + argc});
+    std::vector<std::string> words(argv, argv + argc);
+    const std::string json = take_json(words);
+    launch::Options o = launch::parse(words);
     if (o.help) return std::fputs(kUsage, stdout), 0;
-    if (o.ranks == 0) o.ranks = 2;
+    launch::refuse_restarts(o);
+    if (o.ranks == 0) o.ranks = launch::default_ranks(2);
     o.arguments.insert(o.arguments.begin(), "plan-rank");
     const launch::MpiexecLine line = launch::mpiexec_line(o, o.ranks, o.hosts);
     launch::Process process(line.words, launch::Process::Output::lines, line.variables);
     std::deque<std::string> said;
+    std::string table;
     const auto pass_on = [&](bool error, const std::string& text) {
+      if (text.starts_with("{\"event\":\"plan\"")) return static_cast<void>(table += text);
       if (!error) return static_cast<void>((std::fputs(text.c_str(), stdout), std::fflush(stdout)));
       said.push_back(text);
       if (said.size() > 40) said.pop_front();
@@ -43,6 +77,8 @@ int run(int argc, const char* const* argv) {
     const int code = process.exit_code();
     if (code != 0)
       for (const std::string& text : said) std::fputs(text.c_str(), stderr);
+    else if (!json.empty())
+      write_table(json, table);
     return code;
   } catch (const std::exception& e) {
     std::string text = e.what();

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 bool is_metrics(const fs::path& path) {
   std::ifstream in(path);
   std::string line;
-  return std::getline(in, line) && line.starts_with("{\"event\":\"");
+  return std::getline(in, line) && line.starts_with("{\"event\":\"") && !is_plan(path.string());
 }
 
 // Logs of other ranks belong to that of rank 0.
@@ -36,7 +36,8 @@ bool is_log(const fs::path& path) {
 
 bool may_be_log(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name.find(".log") != name.npos || name.ends_with(".txt") || name.ends_with(".err") || name.ends_with(".out");
+  return name == "log" || name.find(".log") != name.npos || name.ends_with(".txt") || name.ends_with(".err") ||
+         name.ends_with(".out");
 }
 
 std::vector<fs::path> files_below(const fs::path& folder) {
@@ -52,30 +53,41 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
-std::vector<RunData> runs_of(const fs::path& given) {
+// Runs, and the plans that were made for them.
+struct Found {
+  std::vector<RunData> runs;
+  std::vector<PlanData> plans;
+};
+
+Found found_in(const fs::path& given) {
   std::error_code error;
   if (!fs::exists(given, error))
     throw Error(fmt::format("report: there is no '{}'\nfix: name folders of runs, or their files", given.string()));
-  std::vector<RunData> runs;
+  Found found;
+  std::vector<RunData>& runs = found.runs;
   if (!fs::is_directory(given, error)) {
-    if (is_metrics(given))
+    if (is_plan(given.string()))
+      found.plans.push_back(read_plan(given.string()));
+    else if (is_metrics(given))
       runs.push_back(read_metrics(given.string()));
     else if (is_log(given))
       runs.push_back(read_log(given.string()));
   } else {
     const auto files = files_below(given);
-    for (const auto& f : files)
+    for (const auto& f : files) {
       if (f.extension() == ".jsonl" && is_metrics(f)) runs.push_back(read_metrics(f.string()));
+      if (f.extension() == ".jsonl" && is_plan(f.string())) found.plans.push_back(read_plan(f.string()));
+    }
     if (runs.empty())
       for (const auto& f : files)
         if (may_be_log(f) && is_log(f)) runs.push_back(read_log(f.string()));
   }
-  if (runs.empty())
+  if (runs.empty() && found.plans.empty())
     throw Error(fmt::format(
         "report: '{}' has neither metrics nor a log of a training\nfix: train with SGD = [ metrics = [ jsonl "
         "= \"run.jsonl\" ] ], or with stderr = run.log",
         given.string()));
-  return runs;
+  return found;
 }
 
 // The shortest names that tell the runs apart: the parts of their paths that they do not share.
@@ -101,8 +113,18 @@ void name_runs(std::vector<RunData>& runs) {
 
 std::vector<RunData> read_runs(const std::vector<std::string>& folders) {
   std::vector<RunData> runs;
-  for (const auto& folder : folders)
-    for (RunData& run : runs_of(folder)) runs.push_back(std::move(run));
+  std::vector<PlanData> plans;  // named on their own: for all runs
+  for (const auto& folder : folders) {
+    Found found = found_in(folder);
+    for (RunData& run : found.runs) {
+      for (const PlanData& plan : found.plans) add_prediction(run, plan);
+      runs.push_back(std::move(run));
+    }
+    if (found.runs.empty()) plans.insert(plans.end(), found.plans.begin(), found.plans.end());
+  }
+  if (runs.empty()) throw Error("report: only plans are named\nfix: name the folders of runs as well");
+  for (RunData& run : runs)
+    for (const PlanData& plan : plans) add_prediction(run, plan);
   name_runs(runs);
   return runs;
 }

@@ -155,6 +155,25 @@ std::string summary(const std::vector<RunData>& runs) {
                      rows);
 }
 
+// Samples per second of the epochs that were trained, and what a plan or auto had measured before.
+std::string predictions(const std::vector<RunData>& runs) {
+  std::string rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunData& run = runs[i];
+    if (run.predicted <= 0) continue;
+    const double achieved = run.seconds > 0 ? run.samples_seen / run.seconds : 0;
+    rows += fmt::format(
+        "<tr><td><i class='swatch c{}'></i> {}</td><td>{:.0f}</td><td>{:.0f}</td><td>{:.2f}</td><td>{}</td></tr>\n",
+        color_of(i), html_text(run.name), run.predicted, achieved, achieved / run.predicted,
+        html_text(run.predicted_by));
+  }
+  if (rows.empty()) return {};
+  return "<h2>Predicted and achieved</h2>\n<div class='wide'><table><thead><tr><th>run</th><th>predicted "
+         "samples/s</th><th>achieved samples/s</th><th>achieved / predicted</th><th>predicted "
+         "by</th></tr></thead><tbody>\n" +
+         rows + "</tbody></table></div>\n";
+}
+
 // What each rank did with its time, over all epochs.
 std::string rank_table(const std::vector<RunData>& runs) {
   std::string rows;
@@ -221,6 +240,7 @@ std::string to_html(const std::vector<RunData>& runs, const std::string& title) 
       "content='width=device-width'>\n<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
       html_text(title), kStyle);
   page += summary(runs);
+  page += predictions(runs);
   page += "<h2>Results</h2>\n<div class='cards'>\n" + result_cards(runs) + "</div>\n";
   page += "<h2>Speed</h2>\n<div class='cards'>\n";
   page += run_card(runs, "Throughput", "samples/s", true, [](const RunData& r) { return r.samples_per_second; });

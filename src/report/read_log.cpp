@@ -6,8 +6,8 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
+#include "base/pattern.h"
 #include "report/run_data.h"
 #include "tutti/error.h"
 
@@ -27,11 +27,11 @@ void put(Points& to, double x, double y) {
 // "name = V * N" and "name = P% * N" of a line.
 template <class Use>
 double each_result(const std::string& text, const Use& use) {
-  static const std::regex pattern(R"(([A-Za-z_][\w.\[\]]*) = )" + kNumber + R"((%?) \* ([0-9]+))");
+  static const Pattern pattern(R"(([A-Za-z_][\w.\[\]]*) = )" + kNumber + R"((%?) \* ([0-9]+))");
   double count = 0;
-  for (std::sregex_iterator m(text.begin(), text.end(), pattern), end; m != end; ++m) {
-    use((*m)[1].str(), to_number((*m)[2]), (*m)[3].length() > 0);
-    count = std::max(count, to_number((*m)[4]));
+  for (const Pattern::Match& m : pattern.search_all(text)) {
+    use(m[1], to_number(m[2]), !m[3].empty());
+    count = std::max(count, to_number(m[4]));
   }
   return count;
 }
@@ -42,13 +42,13 @@ double value_of(const std::string& line, const std::string& name) {
 }
 
 double bytes_of(const std::string& line) {
-  static const std::regex pattern(kNumber + R"( ([kMGT]?B) sent by this rank)");
-  std::smatch m;
-  if (!std::regex_search(line, m, pattern)) return 0;
+  static const Pattern pattern(kNumber + R"( ([kMGT]?B) sent by this rank)");
+  const auto m = pattern.search(line);
+  if (!m) return 0;
   constexpr std::array units{"B", "kB", "MB", "GB", "TB"};
-  double bytes = to_number(m[1]);
+  double bytes = to_number((*m)[1]);
   for (const char* unit : units) {
-    if (m[2] == unit) break;
+    if ((*m)[2] == unit) break;
     bytes *= 1000;
   }
   return bytes;
@@ -59,24 +59,23 @@ class LogReading {
   explicit LogReading(RunData& run) : run_(run) {}
 
   void line(const std::string& text) {
-    static const std::regex epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
-    static const std::regex step(R"( Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)[^\]]*\]: (.*))");
-    std::smatch m;
+    static const Pattern epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
+    static const Pattern step(R"( Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)[^\]]*\]: (.*))");
     if (text.find("Epoch[") == text.npos) return other(text);
-    if (std::regex_search(text, m, epoch)) return finished(m);
-    if (std::regex_search(text, m, step)) steps_.push_back({to_number(m[1]), to_number(m[2]), m[3].str()});
+    if (const auto m = epoch.search(text)) return finished(*m);
+    if (const auto m = step.search(text)) steps_.push_back({to_number((*m)[1]), to_number((*m)[2]), (*m)[3]});
     times(text, 0);
   }
 
   // Of another rank's log: only its times.
   void times(const std::string& text, std::size_t rank) {
-    static const std::regex heading(R"((Times|Exchange) of Epoch\[ *([0-9]+) of)");
-    std::smatch m;
-    if (!std::regex_search(text, m, heading)) return;
+    static const Pattern heading(R"((Times|Exchange) of Epoch\[ *([0-9]+) of)");
+    const auto m = heading.search(text);
+    if (!m) return;
     if (run_.ranks.size() <= rank) run_.ranks.resize(rank + 1);
     RankData& d = run_.ranks[rank];
-    const double x = to_number(m[2]);
-    if (m[1] == "Exchange") return put(d.bytes_sent, x, bytes_of(text));
+    const double x = to_number((*m)[2]);
+    if ((*m)[1] == "Exchange") return put(d.bytes_sent, x, bytes_of(text));
     const double compute = value_of(text, "compute "), read = value_of(text, "waiting for data "),
                  encode = value_of(text, "encode "), wait = value_of(text, "wait for ranks "),
                  decode = value_of(text, "decode "), update = value_of(text, "update "),
@@ -115,7 +114,7 @@ class LogReading {
     });
   }
 
-  void finished(const std::smatch& m) {
+  void finished(const Pattern::Match& m) {
     const double x = to_number(m[1]);
     const std::string text = m[4];
     run_.epochs = static_cast<int>(to_number(m[2]));
@@ -128,16 +127,23 @@ class LogReading {
     run_.samples_seen = value_of(text, "totalSamplesSeen");
   }
 
+  // "DataParallelSGD in 32 bits, the fastest of those timed on 2 ranks: 12345 samples/s; ..."
+  void predicted(const std::string& text) {
+    static const Pattern speed(": ([0-9]+) samples/s");
+    if (const auto m = speed.search(text)) run_.predicted = to_number((*m)[1]), run_.predicted_by = "auto";
+  }
+
   // "  network    text", among the effective settings.
   void other(const std::string& text) {
-    static const std::regex setting(
-        R"(^  (ranks|processor|device|model|network|optimizer|schedule|exchange|threads) +(.*))");
-    std::smatch m;
-    if (std::regex_search(text, m, setting)) {
-      std::erase_if(run_.settings, [&](const auto& s) { return s.first == m[1]; });
-      run_.settings.emplace_back(m[1], m[2]);
-      if (m[1] == "model") run_.texts["model"] = m[2];
-      if (m[1] == "exchange") run_.texts["method"] = m[2];
+    static const Pattern setting(
+        R"(^  (ranks|processor|device|model|network|optimizer|schedule|exchange|threads|auto) +(.*))");
+    if (const auto m = setting.search(text)) {
+      const std::string &name = (*m)[1], &value = (*m)[2];
+      std::erase_if(run_.settings, [&](const auto& s) { return s.first == name; });
+      run_.settings.emplace_back(name, value);
+      if (name == "model") run_.texts["model"] = value;
+      if (name == "exchange") run_.texts["method"] = value;
+      if (name == "auto") predicted(value);
     }
     if (text.ends_with("COMPLETED.") || text.ends_with("__COMPLETED__")) run_.finished = true;
   }

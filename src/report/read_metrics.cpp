@@ -86,6 +86,9 @@ class Reading {
     samples_per_epoch_ = std::max(number(r["samples_per_epoch"]), 1.0);
     run_.epochs = r["epochs"].as<int>(0);
     run_.finished = false;
+    if (const YAML::Node measures = r["measures"])
+      if (const double predicted = number(measures["predicted_samples_per_second"]); predicted > 0)
+        run_.predicted = predicted, run_.predicted_by = "auto";
     for (const char* name : {"model", "method", "hosts", "command"}) run_.texts[name] = text(r[name]);
     run_.settings = {{"ranks", fmt::format("{} on {}", text(r["ranks"]), text(r["hosts"]))}};
     read_settings(text(r["settings"]), run_.settings);

@@ -39,6 +39,8 @@ struct RunData {
   double seconds = 0;       // in epochs
   double samples_seen = 0;  // likewise
   bool finished = false;
+  double predicted = 0;      // samples per second that a plan or auto measured before; 0 = not known
+  std::string predicted_by;  // the file of the plan, or "auto"
 
   Result& result(const std::string& name);
 };
@@ -46,6 +48,21 @@ struct RunData {
 // Throws Error if the file cannot be read. A run without a single record has no results.
 RunData read_metrics(const std::string& path);
 RunData read_log(const std::string& path);
+
+// A line of the file that trainer plan --json writes.
+struct PlannedMethod {
+  std::string method, bits;
+  int ranks = 1;
+  double samples_per_second = 0;
+};
+struct PlanData {
+  std::string source;
+  std::vector<PlannedMethod> methods;
+};
+bool is_plan(const std::string& path);
+PlanData read_plan(const std::string& path);
+// Sets `predicted` of the run from the plan's line for its method, bits and number of ranks, unless it is already set.
+void add_prediction(RunData&, const PlanData&);
 
 // The runs in a folder, or that of a file. Throws Error if there are none.
 std::vector<RunData> read_runs(const std::vector<std::string>& folders);

@@ -8,19 +8,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "base/host.h"
+#include "base/pattern.h"
 
 namespace tutti::sweep {
 namespace {
 
 // "ce = 0.5 * 100; errs = 3.0% * 100": percentages as shares.
 Values values_in(const std::string& text) {
-  static const std::regex one(R"(([A-Za-z_][\w.\[\]]*) = ([-+.\w]+)(%?) \* \d+)");
+  static const Pattern one(R"(([A-Za-z_][\w.\[\]]*) = ([-+.\w]+)(%?) \* \d+)");
   Values all;
-  for (std::sregex_iterator m(text.begin(), text.end(), one), end; m != end; ++m)
-    all.emplace_back((*m)[1], std::atof((*m)[2].str().c_str()) / ((*m)[3].length() > 0 ? 100 : 1));
+  for (const Pattern::Match& m : one.search_all(text))
+    all.emplace_back(m[1], std::atof(m[2].c_str()) / (m[3].empty() ? 1 : 100));
   return all;
 }
 
@@ -42,20 +42,20 @@ std::optional<Score> pick(const Values& values, const std::string& name, const c
 }  // namespace
 
 LogResult read_log(const std::string& path) {
-  static const std::regex epoch(R"(Finished Epoch\[ *(\d+) of (\d+)\]: \[(Training|Validate)\] (.*))");
-  static const std::regex final(R"(Final Results: Minibatch\[1-\d+\]: (.*))");
+  static const Pattern epoch(R"(Finished Epoch\[ *(\d+) of (\d+)\]: \[(Training|Validate)\] (.*))");
+  static const Pattern final(R"(Final Results: Minibatch\[1-\d+\]: (.*))");
   LogResult result;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (in.eof()) break;  // a line that is still being written
-    std::smatch m;
-    if (std::regex_search(line, m, final)) result.test = values_in(m[1]);
-    if (!std::regex_search(line, m, epoch)) continue;
-    const int number = std::atoi(m[1].str().c_str());
+    if (const auto m = final.search(line)) result.test = values_in((*m)[1]);
+    const auto m = epoch.search(line);
+    if (!m) continue;
+    const int number = std::atoi((*m)[1].c_str());
     auto at = std::ranges::find_if(result.epochs, [&](const EpochResult& e) { return e.epoch == number; });
     if (at == result.epochs.end()) at = result.epochs.insert(at, EpochResult{number, 0, {}, {}});
-    at->epochs = std::atoi(m[2].str().c_str());
-    (m[3] == "Training" ? at->training : at->validation) = values_in(m[4]);
+    at->epochs = std::atoi((*m)[2].c_str());
+    ((*m)[3] == "Training" ? at->training : at->validation) = values_in((*m)[4]);
   }
   return result;
 }

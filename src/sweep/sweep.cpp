@@ -16,6 +16,7 @@
 
 #include "base/exit_codes.h"
 #include "base/host.h"
+#include "launch/process.h"
 #include "sweep/result.h"
 #include "sweep/runner.h"
 
@@ -145,6 +146,19 @@ void print_table(const Plan& plan, const std::vector<Row>& rows) {
   write_file(plan.output + "/table.csv", [&](std::ostream& out) { out << csv; });
 }
 
+// Writes the page of all runs, as `trainer report` does.
+void write_page(const Plan& plan, const std::vector<Row>& rows) {
+  if (std::ranges::none_of(rows, [](const Row& r) { return finished_epochs(r.log) > 0; })) return;
+  const std::string page = plan.output + "/report.html";
+  launch::Process report({launch::own_path(), "report", plan.output, "--output", page, "--title", plan.output},
+                         launch::Process::Output::lines);
+  std::string said;
+  const auto take = [&](bool, const std::string& text) { said += text; };
+  while (report.running()) report.read(100, take);
+  report.read(0, take);
+  std::fprintf(stderr, "sweep: %s%s", report.exit_code() == 0 ? "" : "no page: ", said.c_str());
+}
+
 using Carry = bool (*)(const Plan&, const std::vector<Run>&, const std::vector<Job>&);
 
 bool run_all(const Plan& plan, const std::vector<Run>& runs, Carry carry) {
@@ -203,6 +217,7 @@ int carry_out(const Words& w) {
   const bool all = plan.method == Method::halving ? run_halving(plan, runs, carry) : run_all(plan, runs, carry);
   const auto rows = rows_of(plan, runs);
   print_table(plan, rows);
+  write_page(plan, rows);
   if (!all) return kPreempted;
   const bool failed = std::ranges::any_of(rows, [](const Row& r) { return r.ended && r.ended->code != kDone; });
   return failed ? 1 : 0;

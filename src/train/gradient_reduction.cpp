@@ -110,6 +110,7 @@ bool GradientReduction::skips_step(bool finite) {
       "Epoch[{:2} of {}]-Minibatch[{:4}]: a gradient is not finite in float16 with lossScale {:g}: "
       "the update is skipped, and the scale is {:g} now.",
       t_.progress.epoch + 1, t_.sgd.max_epochs, t_.progress.minibatches_in_epoch + 1, scale, t_.grad_scaler.value()));
+  log::record("scaling", {{"loss_scale", t_.grad_scaler.value()}});
   return true;
 }
 

@@ -10,9 +10,9 @@
 #include <cmath>
 #include <map>
 #include <ostream>
-#include <regex>
 #include <set>
 
+#include "base/pattern.h"
 #include "cntk/model.h"
 #include "train/file.h"
 #include "train/rank_state.h"
@@ -143,14 +143,13 @@ graph::Graph read_trained(const std::string& path, std::string_view kind) {
   if (cntk::is_model(path)) return read_cntk_graph(path);
   const ContainerReader r(path, kind);
   graph::Graph graph = parse_graph(r.text("graph"), path);
-  for (graph::Node& node : graph.nodes)
-    for (const char* suffix : {"", ".samplesSeen"}) {  // the latter: what batch normalisation remembers
-      const std::string name = prefix + node.name + suffix;
-      if (!r.has(name)) continue;
-      auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
-      r.floats(name, *values);
-      node.start = std::move(values);
-    }
+  for (graph::Node& node : graph.nodes) {
+    const std::string name = prefix + node.name;
+    if (!r.has(name)) continue;
+    auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
+    r.floats(name, *values);
+    node.start = std::move(values);
+  }
   return graph;
 }
 
@@ -158,16 +157,16 @@ std::vector<const graph::Node*> chosen(const graph::Graph& g, const DumpOptions&
   std::vector<const graph::Node*> nodes;
   std::vector<std::string> names;
   try {
-    const std::regex pattern(o.node_name_regex);
+    const Pattern pattern(o.node_name_regex);
     for (const graph::Node& n : g.nodes) {
       names.push_back(n.name);
       const bool listed = std::find(o.names.begin(), o.names.end(), n.name) != o.names.end();
       const bool wanted = !o.names.empty()            ? listed
                           : o.node_name_regex.empty() ? o.node_name == "__AllNodes__" || o.node_name == n.name
-                                                      : std::regex_match(n.name, pattern);
+                                                      : pattern.match(n.name).has_value();
       if (wanted) nodes.push_back(&n);
     }
-  } catch (const std::regex_error& e) {
+  } catch (const PatternError& e) {
     throw Error(fmt::format("nodeNameRegex '{}' is not a regular expression: {}", o.node_name_regex, e.what()));
   }
   if (nodes.empty() && !o.node_name_regex.empty())

@@ -139,7 +139,7 @@ std::string Report::heading() const { return fmt::sprintf("Epoch[%2d of %d]", at
 
 void Report::interval_line(const EpochTimes& times) {
   const double seconds = seconds_since(interval_start_);
-  if (metrics_ && at_.prefix.empty()) record_interval(seconds, times);
+  if ((metrics_ || ranks_) && at_.prefix.empty()) record_interval(seconds, times);
   if (trace_level_ > 0) {
     std::string percent;
     if (at_.minibatches > 0) {

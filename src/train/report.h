@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "tutti/communicator.h"
 #include "tutti/exchange_stats.h"
 #include "tutti/network.h"
 #include "tutti/parameters.h"
@@ -63,6 +64,9 @@ class Report {
 
   // Also writes every line there. Null: nowhere.
   void write_to(Metrics* metrics) { metrics_ = metrics; }
+  // Interval records get the times of all these ranks, which must then all pass interval lines together. Null: of rank
+  // 0 only. The same on all ranks.
+  void gather_over(Communicator* ranks) { ranks_ = ranks; }
   void begin_epoch(const EpochHeading&);
   // After begin_epoch, if the epoch is resumed in its middle: the sums so far.
   void continue_epoch(std::int64_t minibatches_done, const StepMetrics& epoch, const StepMetrics& interval);
@@ -104,7 +108,7 @@ class Report {
   // report_records.cpp
   std::int64_t position() const;
   MetricsRecord record(const char* event, const std::vector<StepMetrics::Evaluation>&) const;
-  void record_interval(double seconds, const EpochTimes&);
+  void record_interval(double seconds, const EpochTimes&);  // collective with gather_over()
   void record_validation(const std::vector<StepMetrics::Evaluation>&) const;
 
   std::vector<NodeResult> names_;  // the criterion, then the evaluations
@@ -119,6 +123,7 @@ class Report {
   StepMetrics epoch_, since_;
   EpochTimes interval_times_;  // when the current interval began
   Metrics* metrics_ = nullptr;
+  Communicator* ranks_ = nullptr;
   std::string last_training_, last_validation_;
   Clock::time_point interval_start_, epoch_start_, progress_shown_;
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The records of the lines of a report, for the block `metrics`.
 #include <algorithm>
+#include <array>
 
+#include "comm/agreement.h"
 #include "train/metrics/metrics.h"
 #include "train/report.h"
 
@@ -21,21 +23,39 @@ MetricsRecord Report::record(const char* event, const std::vector<StepMetrics::E
   return r;
 }
 
-// Times are those of this rank since the last interval.
+namespace {
+
+constexpr std::array kIntervalTimes{"compute_seconds", "read_seconds",   "update_seconds", "encode_seconds",
+                                    "wait_seconds",    "decode_seconds", "bytes_sent"};
+
+std::array<double, kIntervalTimes.size()> interval_times(const EpochTimes& before, const EpochTimes& now) {
+  const ExchangeStats &x = now.exchange, &y = before.exchange;
+  return {now.network - before.network,
+          now.read - before.read,
+          now.update - before.update,
+          x.encode - y.encode,
+          x.wait - y.wait,
+          x.decode - y.decode,
+          static_cast<double>(x.bytes_sent - y.bytes_sent)};
+}
+
+}  // namespace
+
+// Times since the last interval; measures are those of this rank.
 void Report::record_interval(double seconds, const EpochTimes& now) {
+  const auto mine = interval_times(interval_times_, now);
+  const auto all = ranks_ ? from_all(*ranks_, mine) : std::vector{mine};
+  if (!metrics_) return;
   MetricsRecord r = record("interval", criterion_first(since_));
   r.place.emplace_back("first_minibatch", interval_begin_ + 1);
-  const EpochTimes& before = interval_times_;
-  const ExchangeStats &x = now.exchange, &y = before.exchange;
   r.measures = {{"seconds", seconds},
-                {"samples_per_second", static_cast<double>(since_.samples) / std::max(seconds, 1e-9)},
-                {"compute_seconds", now.network - before.network},
-                {"read_seconds", now.read - before.read},
-                {"update_seconds", now.update - before.update},
-                {"encode_seconds", x.encode - y.encode},
-                {"wait_seconds", x.wait - y.wait},
-                {"decode_seconds", x.decode - y.decode},
-                {"bytes_sent", static_cast<double>(x.bytes_sent - y.bytes_sent)}};
+                {"samples_per_second", static_cast<double>(since_.samples) / std::max(seconds, 1e-9)}};
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    r.measures.emplace_back(kIntervalTimes[i], mine[i]);
+    if (!ranks_) continue;
+    r.ranks.emplace_back(kIntervalTimes[i], std::vector<double>());
+    for (const auto& rank : all) r.ranks.back().second.push_back(rank[i]);
+  }
   metrics_->write(r);
 }
 

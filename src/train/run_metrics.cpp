@@ -8,6 +8,7 @@
 #include "comm/agreement.h"
 #include "train/metrics/metrics.h"
 #include "train/training.h"
+#include "tutti/log.h"
 
 namespace tutti {
 namespace {
@@ -19,18 +20,32 @@ std::int64_t position_of(const Training& t) {
 }  // namespace
 
 void begin_metrics(Training& t, bool fresh) {
+  end_metrics();
   if (!t.sgd.metrics.any()) return;
   std::string hosts;
   for (const auto& host : hosts_of(*t.world)) hosts += (hosts.empty() ? "" : ",") + host;
+  // A separate communicator: an exchange may be under way on the other one.
+  const bool in_step = t.sgd.parallel.keeps_step() && !t.sgd.parallel.traits().at_servers;
+  if (t.world->size() > 1 && in_step) t.metrics_ranks = t.world->split(0);
   if (!t.metrics) return;
+  log::set_observer([&t](const char* event, log::Values values) {
+    MetricsRecord r{event, position_of(t)};
+    r.place = {{"epoch", t.progress.epoch + 1}, {"minibatch", t.progress.minibatches_in_epoch + 1}};
+    for (const auto& [name, value] : values) r.measures.emplace_back(name, value);
+    t.metrics->write(r);
+  });
   if (fresh) t.metrics->resume_at(-1);
   MetricsRecord r{"start", position_of(t)};
   r.place = {{"ranks", t.world->size()}, {"epochs", t.sgd.max_epochs}, {"samples_per_epoch", t.samples_per_epoch}};
   r.texts = {{"command", t.command},   {"model", std::filesystem::absolute(t.model_path).lexically_normal().string()},
              {"hosts", hosts},         {"method", t.parallel->method.traits.text},
              {"settings", t.settings}, {"options", t.given_options}};
+  if (!t.choice.method.empty()) r.texts.emplace_back("auto", t.choice.method + ", " + t.choice.reason);
+  if (t.choice.samples_per_second > 0) r.measures = {{"predicted_samples_per_second", t.choice.samples_per_second}};
   t.metrics->write(r);
 }
+
+void end_metrics() { log::set_observer({}); }
 
 void rewind_metrics(Training& t) {
   if (t.metrics) t.metrics->resume_at(position_of(t));

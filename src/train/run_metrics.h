@@ -11,6 +11,8 @@ struct Training;
 
 // Opens the files and writes the first record. `fresh`: removes the records of an earlier run. Collective.
 void begin_metrics(Training&, bool fresh);
+// Lines of the log are not recorded any more.
+void end_metrics();
 // After a checkpoint was loaded: removes the records of what is trained again.
 void rewind_metrics(Training&);
 // "checkpoint" or "end", at the run's position.

@@ -82,13 +82,12 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
   if (t.trace_level <= 0) return;
   const auto at = static_cast<std::size_t>(t.progress.epoch);
   log::line("");
-  log::line(
-      fmt::sprintf("Starting Epoch %d: learning rate per sample = %f  effective momentum = %f  momentum as time "
-                   "constant = %.1f samples",
-                   t.progress.epoch + 1,
-                   scheduled_rate(t, settings.learning_rate, static_cast<double>(t.progress.samples_in_epoch)),
-                   std::pow(settings.momentum_per_sample, static_cast<double>(t.sgd.update_size(settings.minibatch))),
-                   t.sgd.momentum_time_constant(at)));
+  log::line(fmt::sprintf(
+      "Starting Epoch %d: learning rate per sample = %f  effective momentum = %f  momentum as time "
+      "constant = %.1f samples",
+      t.progress.epoch + 1, scheduled_rate(t, settings.learning_rate, static_cast<double>(t.progress.samples_in_epoch)),
+      std::pow(settings.momentum_per_sample, static_cast<double>(t.sgd.update_size(settings.minibatch))),
+      t.sgd.momentum_time_constant(at)));
   std::string line = "Starting minibatch loop";
   if (t.progress.epoch >= t.warm_start.epoch) line += t.parallel->method.loop_text(t.progress.epoch);
   if (t.warm_start.parallel_throughout(t.progress.epoch)) line += ", distributed reading is ENABLED";
@@ -153,6 +152,7 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
   const bool parallel = t.progress.samples_in_epoch >= from;
   if (last && (last->method == t.parallel.get() || !parallel)) return {};
   if (parallel && from > 0) begin_parallel(t);
+  t.report->gather_over(parallel ? t.metrics_ranks.get() : nullptr);
   set_network_mode(t, parallel);
   return Phase{parallel ? t.parallel.get() : t.alone.get(), plan_of(t, parallel, run.settings.minibatch), run.settings,
                parallel ? run.until : std::min(from, run.until)};
@@ -204,8 +204,8 @@ void report_epoch(Training& t, const EpochRun& run) {
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
   const EpochSettings& s = run.settings;
   const double rate = scheduled_rate(t, s.learning_rate, static_cast<double>(t.samples_per_epoch));
-  const EpochFigures figures{t.progress.total_samples_seen, rate, s.momentum_per_sample,
-                             t.sgd.update_size(s.minibatch), seconds_since(run.start)};
+  const EpochFigures figures{t.progress.total_samples_seen, rate, s.momentum_per_sample, t.sgd.update_size(s.minibatch),
+                             seconds_since(run.start)};
   t.report->end_epoch(figures);
   const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
@@ -320,6 +320,7 @@ void train(Training& t) {
   run_epochs(t);
   finish_checkpoints(t);
   record_event(t, "end", seconds_since(start));
+  end_metrics();
   summarize(t, seconds_since(start));
 }
 

@@ -17,6 +17,7 @@
 #include "train/checkpoint.h"
 #include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
+#include "train/method_choice.h"
 #include "train/metrics/metrics.h"
 #include "train/report.h"
 #include "train/sgd_options.h"
@@ -57,14 +58,16 @@ struct Training {
   WarmStart warm_start;
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;
-  std::string method_name;                   // the state of one method must not be loaded by another
-  std::unique_ptr<Metrics> metrics;          // of rank 0, with SGD.metrics
-  std::unique_ptr<TimelineWriter> timeline;  // with SGD.timeline
+  std::string method_name;                      // the state of one method must not be loaded by another
+  std::unique_ptr<Metrics> metrics;             // of rank 0, with SGD.metrics
+  std::unique_ptr<Communicator> metrics_ranks;  // for records of all ranks in a phase; null if ranks do not keep step
+  std::unique_ptr<TimelineWriter> timeline;     // with SGD.timeline
   std::unique_ptr<Report> report;
   Progress progress;
   std::optional<Resumed> resumed;  // where this run was resumed
   AdjustState adjust;
   BestModel best;
+  MethodChoice choice;  // of parallelizationMethod = auto
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;

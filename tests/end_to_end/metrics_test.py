@@ -4,6 +4,7 @@ TensorBoard. The package is installed into an environment of its own beside the 
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,11 @@ class MetricsTest(support.TrainerTest):
                 self.assertAlmostEqual(record[name][0], mean, delta=1e-5)
 
         lines = [r for r in found if r['event'] == 'interval']
+        # Of both ranks; rank 0's are also among the measures.
+        for record in lines:
+            self.assertEqual([record['measures'][name] for name in record['ranks']], [values[0] for values in record['ranks'].values()])
+            self.assertEqual({len(values) for values in record['ranks'].values()}, {2})
+            self.assertGreater(min(record['ranks']['compute_seconds']), 0)
         logged = support.intervals(text)
         self.assertEqual(len(logged), 24)
         self.assertEqual([(r['epoch'], r['first_minibatch'], r['minibatch']) for r in lines], [row[:3] for row in logged])
@@ -104,6 +110,14 @@ class MetricsTest(support.TrainerTest):
                     self.assertTrue(all(b > 0 for b in r['ranks']['bytes_sent']))
         self.assertTrue(all('error_rate' in r['results']['EvalClassificationError'] for r in lines) or 'EvalClassificationError = ' in text)
         self.assertEqual(found[-1]['event'], 'end')
+
+    def test_lines_of_exchanges(self):
+        arguments, folder = self.prepare('run')
+        text = self.run_trainer(arguments + ['Train=[SGD=[ParallelTrain=[syncPerfStats=10]]]'], 2).text
+        logged = [float(s) for s in re.findall(r'Actual gradient aggregation time: (\S+)', text)]
+        found = [r['measures']['seconds'] for r in records(folder / 'run.jsonl') if r['event'] == 'exchange']
+        self.assertEqual([f'{s:.6g}' for s in found], [f'{s:.6g}' for s in logged])
+        self.assertEqual(len(found), 12)
 
     def test_a_killed_run_writes_no_step_twice(self):
         """Killed between checkpoints within an epoch: what it wrote behind the last one is replaced, and in the end all is as without a kill."""

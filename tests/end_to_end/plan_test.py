@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """trainer plan: a figure for every method, near what a run of that method then achieves; the choice; mistakes."""
+import json
 import re
 import subprocess
 
@@ -24,7 +25,7 @@ class PlanTest(support.TrainerTest):
                 for m in re.finditer(r'^(.{30}) +(\S+) +(\d+) +[\d.]+ +([\d.]+|-) +(?:\d+ %|-) +', text, re.MULTILINE)}
 
     def test_every_method_and_the_choice(self):
-        text = self.plan('-n', 2, 'configFile=run.cntk')
+        text = self.plan('-n', 2, '--json', 'plan.jsonl', 'configFile=run.cntk')
         rows = self.rows(text)
         self.assertEqual(set(rows), {('one rank', '-'), ('DataParallelSGD', '32'), ('DataParallelSGD', '16'), ('DataParallelSGD', '4'), ('DataParallelSGD', '1'),
                                      ('ASA of gradients', '32'), ('ModelAveragingSGD', '32'), ('BlockMomentumSGD', '32'), ('EASGD', '32'), ('DataParallelASGD', '32')}, text)
@@ -36,6 +37,11 @@ class PlanTest(support.TrainerTest):
         self.assertLess(rows['EASGD', '32'][1], rows['DataParallelSGD', '32'][1])
         self.assertLess(rows['BlockMomentumSGD', '32'][1], rows['EASGD', '32'][1])
         self.assertFalse((self.directory / 'models').exists(), 'a plan writes nothing')
+        self.assertNotIn('"event"', text)
+        table = [json.loads(line) for line in (self.directory / 'plan.jsonl').read_text(encoding='utf-8').splitlines()]
+        self.assertEqual({('one rank' if r['method'] == 'none' else r['method'], r['bits']): round(r['measures']['samples_per_second']) for r in table},
+                         {key: speed for key, (speed, _) in rows.items()})
+        self.assertEqual([(r['method'], r['bits']) for r in table if r.get('choice')], [exact])
 
     def test_bytes_are_those_of_a_run(self):
         rows = self.rows(self.plan('-n', 2, 'configFile=run.cntk'))
@@ -52,6 +58,7 @@ class PlanTest(support.TrainerTest):
     def test_mistakes(self):
         self.assertIn("did you mean 'maxEpochs'", self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[maxEpoch=1]]', expect=2))
         self.assertIn('fix: ', self.plan('-n', 'x', expect=2))
+        self.assertIn('--restarts has no effect', self.plan('--restarts', 2, 'configFile=run.cntk', expect=2))
         self.assertIn('usage: trainer plan', self.plan('--help'))
 
 

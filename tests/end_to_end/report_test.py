@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """trainer report: one page of several runs that needs nothing else, from metrics and from plain logs, and what a browser makes of it."""
 import html.parser
+import json
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -165,6 +167,30 @@ class ReportTest(support.TrainerTest):
         self.assertAlmostEqual(float(row[2].split()[0]), last, delta=1e-4 * last)
         self.assertEqual([len(c) for c in page.figures['Waiting for other ranks']], [4, 4], text)
         self.assertEqual(sorted(len(c) for c in page.figures['CrossEntropyWithSoftmax']), [4, 24])
+
+    def test_predicted_beside_achieved(self):
+        """By the line of a plan for the run's method, bits and ranks, and by auto."""
+        first = self.train('runs/onebit', 2, words=('stderr=log',))
+        self.train('runs/alone', None)
+        self.train('auto', 2, words=('Train=[SGD=[ParallelTrain=[parallelizationMethod=auto]]]',))
+        (self.directory / 'runs/plan.jsonl').write_text(''.join(
+            json.dumps({'event': 'plan', 'samples': 0, 'ranks': ranks, 'method': method, 'bits': bits, 'measures': {'samples_per_second': speed}}) + '\n'
+            for ranks, method, bits, speed in ((1, 'none', '-', 500), (2, 'DataParallelSGD', '32', 600), (2, 'DataParallelSGD', '1', 700), (3, 'DataParallelSGD', '1', 800)))
+            + '{"event":"plan","samples":0,"ranks":2,"method":"EASGD","bits":"32","refused":"not with this config"}\n', encoding='utf-8')
+        self.assertEqual(self.report('runs', 'auto').stdout, 'report.html: 3 runs\n', first)
+        rows = {row[0].strip().split('/')[-1]: row for row in self.page().rows if len(row) == 5 and re.fullmatch(r'\d+\.\d\d', row[3])}
+        self.assertEqual((rows['onebit'][1], rows['alone'][1]), ('700', '500'))
+        self.assertIn('plan.jsonl', rows['onebit'][4])
+        self.assertEqual(rows['auto'][4], 'auto')
+        for row in rows.values():
+            self.assertAlmostEqual(float(row[3]), float(row[2]) / float(row[1]), delta=0.01 + 0.01 * float(row[3]))
+        # A plan that is named on its own is for all runs.
+        shutil.move(self.directory / 'runs/plan.jsonl', self.directory / 'plan.jsonl')
+        self.report('runs/onebit', 'plan.jsonl')
+        self.assertIn('Predicted and achieved', (self.directory / 'report.html').read_text())
+        self.report('runs/onebit')
+        self.assertNotIn('Predicted and achieved', (self.directory / 'report.html').read_text())
+        self.assertIn('only plans are named', self.report('plan.jsonl', expect=2).text)
 
     def test_mistakes(self):
         (self.directory / 'empty').mkdir()

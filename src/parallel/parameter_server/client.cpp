@@ -373,6 +373,7 @@ void ServerClient::log_push(const ExchangeStats& before) const {
   const double wait = stats_.wait - before.wait, work = stats_.encode + stats_.decode - before.encode - before.decode;
   log::line(fmt::format("\t\t(parameter server stats) push {}: {:.6g} seconds, {:.6g} of them waiting", syncs_,
                         wait + work, wait));
+  log::record("exchange", {{"seconds", wait + work}, {"wait_seconds", wait}});
 }
 
 std::int64_t ServerClient::dropped_samples_and_reset() { return std::exchange(dropped_, 0); }

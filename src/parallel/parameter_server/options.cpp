@@ -57,25 +57,26 @@ void ServerOptions::describe(config::Fields& f) {
 void ServerOptions::check(config::Fields& f) const {
   for (const std::int64_t period : sync_period.values)
     if (period < 1) {
-      f.problem("syncPeriod", "syncPeriod must be at least 1 sample");
+      f.problem("syncPeriod", "syncPeriod must be at least 1 sample", "leave it out to push after every minibatch");
       break;
     }
-  if (fetch_period < 0) f.problem("fetchPeriod", "a number of samples cannot be negative");
+  if (fetch_period < 0) f.problem("fetchPeriod", "a number of samples cannot be negative", "write 0 or more");
   if (max_staleness < -1)
     f.problem("maxStaleness", "maxStaleness is a number of pushes", "write 0 or more, or -1 for any");
-  if (backup_workers < 0) f.problem("backupWorkers", "a number of workers cannot be negative");
-  if (soft_sync < 1) f.problem("softSync", "softSync must be at least 1");
-  if (servers < 0) f.problem("servers", "a number of ranks cannot be negative");
+  if (backup_workers < 0) f.problem("backupWorkers", "a number of workers cannot be negative", "write 0 or more");
+  if (soft_sync < 1) f.problem("softSync", "softSync must be at least 1", "write a number of updates per round");
+  if (servers < 0) f.problem("servers", "a number of ranks cannot be negative", "write 0 or more");
   const bool async = policy == Policy::async, sync = policy == Policy::sync;
   if (max_staleness >= 0 && !async)
     f.problem("maxStaleness", "maxStaleness needs policy = async",
               "remove maxStaleness; with policy = sync there is no staleness");
-  if (pipeline && !async) f.problem("usePipeline", "usePipeline needs policy = async");
+  if (pipeline && !async) f.problem("usePipeline", "usePipeline needs policy = async", "remove one of the two");
   if (pipeline && max_staleness >= 0)
     f.problem("usePipeline", "usePipeline and maxStaleness cannot be combined: each pipelined push is one push staler",
               "keep one of the two");
   if (backup_workers > 0 && !(sync && push == Push::gradients))
-    f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients");
+    f.problem("backupWorkers", "backupWorkers needs policy = sync and push = gradients",
+              "add both, or remove backupWorkers");
   else if (backup_workers > 0 && !every_minibatch)
     f.problem("backupWorkers", "with backupWorkers gradients are pushed after every minibatch", "leave syncPeriod out");
   // In 1 bit, the quantisation error of a sum over several minibatches is large. The worker continues from weights
@@ -85,16 +86,20 @@ void ServerOptions::check(config::Fields& f) const {
     f.problem("exchangeBits",
               "sums of gradients over several minibatches cannot be pushed in 1 bit: their residuals arrive too late",
               "exchangeBits = 2, or push = deltas, or leave syncPeriod out to push after every minibatch");
-  if (f.given("softSync") && policy != Policy::mixed) f.problem("softSync", "softSync needs policy = mixed");
-  if (fetch_period > 0 && sync) f.problem("fetchPeriod", "with policy = sync weights come with every push");
-  if (fetch_period > 0 && pipeline) f.problem("fetchPeriod", "usePipeline fetches with every push");
+  if (f.given("softSync") && policy != Policy::mixed)
+    f.problem("softSync", "softSync needs policy = mixed", "add policy = mixed, or remove softSync");
+  if (fetch_period > 0 && sync)
+    f.problem("fetchPeriod", "with policy = sync weights come with every push", "remove fetchPeriod");
+  if (fetch_period > 0 && pipeline)
+    f.problem("fetchPeriod", "usePipeline fetches with every push", "remove one of the two");
   if (average && push != Push::deltas)
     f.problem("SimModelAverage", "SimModelAverage averages weights and cannot push gradients",
               "remove push = gradients");
   if (average && !sync)
     f.problem("SimModelAverage", "SimModelAverage waits for all workers, so policy has no effect", "remove policy");
   if (average && young)
-    f.problem("AdjustLearningRateAtBeginning", "AdjustLearningRateAtBeginning has no effect with SimModelAverage");
+    f.problem("AdjustLearningRateAtBeginning", "AdjustLearningRateAtBeginning has no effect with SimModelAverage",
+              "remove one of the two");
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "planner/forecast.h"
+#include "actions/forecast.h"
 
 #include <fmt/format.h>
 
@@ -7,16 +7,21 @@
 
 #include "base/memory.h"
 
-namespace tutti::planner {
+namespace tutti::actions {
 namespace {
 
 constexpr double kPays = 1.05;  // more ranks pay from this factor on
 
 double rate(const Measured& m) { return m.seconds > 0 ? static_cast<double>(m.samples) / m.seconds : 0; }
 
-std::string full_name(const Forecast& f) { return f.bits == "-" ? f.method : f.method + " in " + f.bits + " bits"; }
-
 }  // namespace
+
+std::string full_name(const Forecast& f) { return f.method + " in " + f.bits + " bits"; }
+
+std::string no_gain_text(double speed, double single, int ranks) {
+  if (ranks == 1 || speed >= kPays * single) return {};
+  return fmt::format("{} ranks do not pay: one rank alone trains {:.0f} samples/s", ranks, single);
+}
 
 void forecast_steps(Forecast& f, const Measured& m, const LinkFigures& link) {
   const double steps = static_cast<double>(std::max<std::int64_t>(m.steps, 1));
@@ -77,9 +82,9 @@ std::string report_text(const std::vector<Forecast>& all, double single, int ran
           "fastest: {}, {:.0f} samples/s, {:.2f} times as fast; its results differ, so compare the losses\n",
           full_name(fastest), fastest.samples_per_second,
           fastest.samples_per_second / std::max(exact.samples_per_second, 1e-9));
-    if (ranks > 1 && exact.samples_per_second < kPays * single)
+    if (const std::string no_gain = no_gain_text(exact.samples_per_second, single, ranks); !no_gain.empty())
       text += fmt::format(
-          "{} ranks do not pay: one rank alone trains {:.0f} samples/s{}\n", ranks, single,
+          "{}{}\n", no_gain,
           fastest.samples_per_second >= kPays * single ? ", and only a method with other results is faster" : "");
   } else {
     text += fmt::format("choice: {}, {:.0f} samples/s\n", full_name(fastest), fastest.samples_per_second);
@@ -87,4 +92,4 @@ std::string report_text(const std::vector<Forecast>& all, double single, int ran
   return text;
 }
 
-}  // namespace tutti::planner
+}  // namespace tutti::actions

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast.h -- from the measured steps of a method to its speed in a run.
+// forecast.h -- from the measured steps of a method to its speed in a run, for `trainer plan` and for
+// parallelizationMethod = auto.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace tutti::planner {
+namespace tutti::actions {
 
 // A trial of some steps, of the slowest rank.
 struct Measured {
@@ -35,11 +36,16 @@ void forecast_steps(Forecast&, const Measured&, const LinkFigures&);
 // Of one that exchanges every `period` steps: from a trial with an exchange only at the end, and one after every step.
 void forecast_blocks(Forecast&, const Measured& never, const Measured& always, double period);
 
+// "DataParallelSGD in 32 bits".
+std::string full_name(const Forecast&);
+
 struct Choice {
   int fastest = -1, exact = -1;  // indices; -1 = none
 };
 Choice choose(const std::vector<Forecast>&);
+// "2 ranks do not pay: ..." if this speed is not above that of one rank, in samples per second; else "".
+std::string no_gain_text(double speed, double single, int ranks);
 // The table, and under it the choice with its reason. `single`: samples per second of one rank.
 std::string report_text(const std::vector<Forecast>&, double single, int ranks);
 
-}  // namespace tutti::planner
+}  // namespace tutti::actions

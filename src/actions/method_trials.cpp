@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actions/method_trials.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <thread>
+
+#include "actions/device.h"
+#include "actions/prepare.h"
+#include "base/clock.h"
+#include "comm/agreement.h"
+#include "config/text.h"
+#include "train/training.h"
+
+namespace tutti::actions {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kLeastSteps = 6, kMostSteps = 2000, kWarmUp = 2;
+constexpr int kAnswerTag = 31011;
+
+double memory_now() {
+  std::ifstream in("/proc/self/statm");
+  double size = 0, resident = 0;
+  in >> size >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// The largest of all ranks' values.
+double largest_of_ranks(Communicator& ranks, double mine) {
+  const auto all = from_all(ranks, mine);
+  return *std::max_element(all.begin(), all.end());
+}
+
+// Runs `part` on rank 0 alone. The others sleep: they may share its cores.
+template <class Part>
+double on_first_rank(Communicator& world, const Part& part) {
+  double result = 0;
+  const auto alone = world.split(world.rank());
+  if (world.rank() == 0) {
+    result = part(*alone);
+    for (int r = 1; r < world.size(); ++r) world.send(r, kAnswerTag, std::as_bytes(std::span(&result, 1)))->wait();
+  } else {
+    const auto answer = world.receive(0, kAnswerTag, std::as_writable_bytes(std::span(&result, 1)));
+    while (!answer->done()) std::this_thread::sleep_for(2ms);
+  }
+  return result;
+}
+
+// The method's block in the config's own ParallelTrain.
+std::optional<config::Record> block_of(const config::Record& sgd, const char* method) {
+  if (!sgd.is_block("ParallelTrain")) return {};
+  const config::Record parallel = sgd.block("ParallelTrain");
+  if (!parallel.is_block(method)) return {};
+  return parallel.block(method);
+}
+
+Candidate gradients(const char* bits, const char* allowed_by) {
+  return {"DataParallelSGD", bits, allowed_by,
+          fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits={};"
+                      "useBufferedAsyncGradientAggregation=false]",
+                      bits)};
+}
+
+Candidate blocks(const config::Record& sgd, const char* method, double per_worker, int ranks) {
+  const auto own = block_of(sgd, method);
+  const bool total = own && own->has("blockSize");
+  const auto with_size = [&](std::int64_t each) {
+    return fmt::format("parallelizationMethod={0};{0}=[{1}={2}]", method, total ? "blockSize" : "blockSizePerWorker",
+                       total ? each * ranks : each);
+  };
+  Candidate c{method,      "32", "local", fmt::format("parallelizationMethod={}", method), with_size(1'000'000'000),
+              with_size(1)};
+  c.samples = per_worker * ranks;
+  if (own)
+    c.samples = own->number("blockSize", own->number("blockSizePerWorker", per_worker) * ranks);
+  else
+    c.settings = with_size(static_cast<std::int64_t>(per_worker));
+  return c;
+}
+
+Candidate elastic(const config::Record& sgd) {
+  Candidate c{"EASGD",
+              "32",
+              "local",
+              "parallelizationMethod=EASGD",
+              "parallelizationMethod=EASGD;EASGD=[period=1000000]",
+              "parallelizationMethod=EASGD;EASGD=[period=1]"};
+  const auto own = block_of(sgd, "EASGD");
+  c.steps = own ? own->number("period", 10) : 10;
+  return c;
+}
+
+std::string first_line(std::string text) {
+  const auto error = text.find("error: ");
+  if (error != text.npos) text = text.substr(error + 7);
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates(const config::Record& sgd, int ranks) {
+  return {gradients("32", ""),
+          gradients("16", "16bit"),
+          gradients("4", "4bit"),
+          gradients("1", "1bit"),
+          {"ASA of gradients", "32", "", "parallelizationMethod=ASA;ASA=[exchange=gradients;exchangeBits=32]"},
+          blocks(sgd, "ModelAveragingSGD", 40000, ranks),
+          blocks(sgd, "BlockMomentumSGD", 120000, ranks),
+          elastic(sgd),
+          {"DataParallelASGD", "32", "async", "parallelizationMethod=DataParallelASGD"}};
+}
+
+bool trains(const config::Record& command) {
+  const auto actions = command.strings("action");
+  return actions.empty() ||
+         std::ranges::any_of(actions, [](const auto& a) { return config::to_lower(a).starts_with("train"); });
+}
+
+std::string first_training(const config::Record& top, const std::vector<std::string>& commands) {
+  for (const std::string& name : commands)
+    if (top.is_block(name) && trains(top.block(name))) return name;
+  return commands.empty() ? "train" : commands[0];
+}
+
+std::string parallel_override(const config::Record& top, const std::string& command, const std::string& settings) {
+  const bool own = top.is_block(command) && top.block(command).has_own("SGD");
+  return own ? fmt::format("{}=[SGD=[ParallelTrain=[{}]]]", command, settings)
+             : fmt::format("SGD=[ParallelTrain=[{}]]", settings);
+}
+
+Action MethodTrials::make(Communicator& ranks, const std::string& parallel) {
+  std::vector<const char*> argv{"trainer"};
+  for (const std::string& w : words_) argv.push_back(w.c_str());
+  const auto parsed = [&] {
+    std::filesystem::current_path(directory_);  // before currentDirectory= changes it
+    return config::parse_command_line(static_cast<int>(argv.size()), argv.data());
+  };
+  config::CommandLine line = parsed();
+  std::string word;
+  if (!parallel.empty()) {
+    word = parallel_override(line.config, command_,
+                             parallel + ";parallelizationStartEpoch=1;parallelizationStartSample=0");
+    argv.push_back(word.c_str());
+    line = parsed();
+  }
+  Problems problems;
+  config::Notices notices;
+  config::TopLevel top = config::read_top_level(line.config, ranks.size(), problems, notices);
+  problems.throw_if_any();
+  top.parallel_train = true;
+  top.command = {command_};
+  const auto device = plan_device(top, place_, false);
+  auto prepared = prepare(line, top, device.device, ranks, problems, notices);
+  problems.throw_if_any();
+  for (auto& p : prepared)
+    if (p.what && p.what->try_steps) return std::move(*p.what);
+  throw ConfigError(line.config.where(), fmt::format("'{}' does not train", command_),
+                    "command=Train, the name of a training");
+}
+
+Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std::int64_t steps) {
+  malloc_trim(0);  // what the trial before has left
+  const double before = memory_now();
+  const Action action = make(ranks, parallel);
+  const TrialRun trial = action.try_steps(std::min(kWarmUp, steps), steps);
+  weights_ = trial.weights, minibatch_ = trial.minibatch;
+  Measured m;
+  m.steps = trial.steps, m.samples = trial.samples;
+  m.seconds = largest_of_ranks(ranks, trial.times.total), m.wait = largest_of_ranks(ranks, trial.times.exchange.wait);
+  m.bytes = largest_of_ranks(ranks, static_cast<double>(trial.times.exchange.bytes_sent));
+  m.memory = largest_of_ranks(ranks, std::max(0.0, memory_now() - before));
+  return m;
+}
+
+void MethodTrials::size_trials(double seconds) {
+  const Measured probe = run(world_, "parallelizationMethod=DataParallelSGD", 2);
+  const double step = std::max(1e-6, probe.seconds / static_cast<double>(std::max<std::int64_t>(probe.steps, 1)));
+  steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), kLeastSteps, kMostSteps);
+}
+
+Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
+  Forecast f{.method = c.method, .bits = c.bits, .refused = {}, .exact = *c.allowed_by == 0};
+  try {
+    const Measured first = run(world_, c.never.empty() ? c.settings : c.never, steps_);
+    if (c.always.empty())
+      forecast_steps(f, first, link);
+    else
+      forecast_blocks(f, first, run(world_, c.always, steps_),
+                      c.steps > 0 ? c.steps : std::max(1.0, c.samples / static_cast<double>(minibatch_)));
+  } catch (const ConfigError& e) {
+    f.refused = first_line(e.what());
+  }
+  return f;
+}
+
+double MethodTrials::speed_of_one() {
+  return on_first_rank(world_, [&](Communicator& alone) {
+    const Measured m = run(alone, "", std::max(kLeastSteps, steps_ / 2));
+    return m.seconds > 0 ? static_cast<double>(m.samples) / m.seconds : 0;
+  });
+}
+
+}  // namespace tutti::actions
