@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """check_layout.py -- holds the tree to its map: includes go down and peers do not meet, foreign headers stay in their folder,
-every file names its licence, every contract in include/tutti compiles alone. With --docs also the pages: docs/README.md leads
-to each, links lead somewhere, the files that they name exist, lines and pages keep their limits.
+fixed-width integers have their header, every file names its licence, every contract in include/tutti compiles alone. With
+--docs also the pages: docs/README.md leads to each, links lead somewhere, the files that they name exist, lines and pages
+keep their limits.
 
 Usage: check_layout.py [--compiler 'c++ ...'] [--docs] [ROOT]
 """
@@ -69,6 +70,7 @@ FENCED = re.compile(r'^(```|~~~).*?^\1', re.DOTALL | re.MULTILINE)
 LINK = re.compile(r'\]\(([^()\s]+)\)')
 # A file of the tree named in a page's text; upper case is a placeholder.
 NAMED_FILE = re.compile(r'`((?:src|include|tests|scripts|benchmarks|samples|configs)/[a-z0-9_./]+\.[a-z]+)`')
+FIXED_WIDTH = re.compile(r'\bstd::u?int(8|16|32|64)_t\b')
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -152,6 +154,15 @@ def check_includes(root, name):
     return problems
 
 
+def check_cstdint(root, name):
+    """GCC 13 and newer have std::int64_t nowhere else; headers of the project may bring it."""
+    headers = {(quoted, header) for _, quoted, header in includes(root, name)}
+    text = (root / name).read_text(encoding='utf-8', errors='replace')
+    if (False, 'cstdint') in headers or any(quoted for quoted, _ in headers) or not FIXED_WIDTH.search(text):
+        return []
+    return [f'{name}: std::int32_t and the like need <cstdint>']
+
+
 def check_licence(root, name):
     path = pathlib.PurePosixPath(name)
     if TEST_DATA.match(name) or not (path.suffix in LICENSED or path.name in LICENSED_NAMES):
@@ -227,7 +238,7 @@ def main():
     for name in names:
         problems += check_licence(root, name)
         if pathlib.PurePosixPath(name).suffix in {'.cpp', '.h', '.cu', '.cuh'}:
-            problems += check_includes(root, name)
+            problems += check_includes(root, name) + check_cstdint(root, name)
     contracts = [n for n in names if n.startswith('include/tutti/') and n.endswith('.h')]
     if not contracts:
         problems.append(f'{root}: no header in include/tutti; is this the root of the project?')

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: flags, help, check and dump, overrides, several files, logs of several ranks."""
+import ctypes
+import os
+import pathlib
 import re
+import shutil
+import subprocess
+import unittest
 
 import examples
 import support
@@ -19,6 +25,42 @@ class CommandLineTest(support.TrainerTest):
         self.assertRegex(text, r'\d+\.\d+\.\d+')
         for part in ('MPI', 'oneDNN', 'CUDA'):
             self.assertIn(part.lower(), text.lower())
+
+    def test_version_says_why_there_is_no_gpu(self):
+        """Built without CUDA, its part for GPUs not built, or no driver: a program in a folder of its own."""
+        program = pathlib.Path(shutil.copy(support.TRAINER, self.directory / 'trainer'))
+        self.write('build.ninja', '')
+
+        def version():
+            done = subprocess.run([program, '--version'], capture_output=True, text=True, check=True,
+                                  env=support.environment(self.directory) | {'TUTTI_CUDA_LIBRARY': ''})
+            return done.stdout.strip()
+        if os.environ.get('TUTTI_CUDA_CONFIGURED') == 'true':
+            self.assertTrue(version().endswith(f', GPU part not built (run ninja -C {self.directory} libtutti_cuda.so)'), version())
+            (self.directory / 'build.ninja').unlink()
+            self.assertTrue(version().endswith(', GPU part not built (run ninja -C build libtutti_cuda.so)'), version())
+        else:
+            self.assertTrue(version().endswith(', built without CUDA'), version())
+        self.write('libtutti_cuda.so', '')  # --version asks the driver alone
+        try:
+            ctypes.CDLL('libcuda.so.1')
+        except OSError:
+            self.assertRegex(version(), r'CUDA built in, no driver \(driver: libcuda\.so\.1: ')
+        else:
+            self.assertRegex(version(), r'CUDA built in, (\d+ GPUs?$|no GPU \(driver: )')
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) == 1, 'threads want two cores')
+    def test_threads_spin_briefly_unless_told_otherwise(self):
+        def spins(**settings):
+            env = support.environment(self.directory) | {'OMP_DISPLAY_ENV': 'verbose'} | settings
+            env = {name: value for name, value in env.items() if value}
+            done = subprocess.run([support.TRAINER, '--version'], env=env, capture_output=True, text=True, check=True)
+            return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)[-1]
+
+        self.assertEqual(spins(OMP_WAIT_POLICY=''), '2000')
+        self.assertEqual(spins(OMP_WAIT_POLICY='', GOMP_SPINCOUNT='77'), '77')
+        self.assertGreater(int(spins(OMP_WAIT_POLICY='active')), 2000)
+        self.assertNotEqual(spins(OMP_WAIT_POLICY='', OMP_NUM_THREADS='1'), '2000')
 
     def test_help_names_flags_and_blocks(self):
         text = self.run_trainer(['--help']).text

@@ -2,8 +2,8 @@
 """onnx_run.py -- the part of onnx_test.py that needs NumPy and onnxruntime; a Python that has them runs it.
 
 onnx_run.py shake IN.safetensors OUT.safetensors: other weights of the same shapes, so that no layer is at its beginning.
-onnx_run.py data MODEL.onnx SPEC OUT.ctf ARRAYS.npz: random data for the model's inputs, as CTF and as arrays. SPEC is JSON: {"lengths": lengths of
-    the sequences, or "samples": n; "sparse": inputs of one-hot vectors; "extra": {stream: dim}, of one sample for each sequence}.
+onnx_run.py data SPEC OUT.ctf ARRAYS.npz: random data for a model's inputs, as CTF and as arrays. SPEC is JSON: {"inputs": {name: dimensions of a
+    sample}, "lengths": lengths of the sequences, or "samples": n; "sparse": inputs of one-hot vectors; "extra": {stream: dim}, of one sample for each sequence}.
 onnx_run.py compare MODEL.onnx ARRAYS.npz OUTPUTS: runs it and compares each output with OUTPUTS.<name>, a text of one sample per line.
 """
 import json
@@ -46,24 +46,21 @@ def shake(source, target):
     write_weights(target, shaken)
 
 
-def make_data(model, spec, ctf, arrays):
-    import onnxruntime
-    session = onnxruntime.InferenceSession(model)
+def make_data(spec, ctf, arrays):
     spec, random = json.loads(spec), numpy.random.default_rng(7)
     lengths = spec.get('lengths') or [1] * spec['samples']
     streams = {}
-    for value in session.get_inputs():
-        dims = value.shape[2 if 'lengths' in spec else 1:]
+    for name, dims in spec['inputs'].items():
         of_stream = []
         for length in lengths:
-            if value.name in spec.get('sparse', []):
+            if name in spec.get('sparse', []):
                 x = numpy.zeros([length] + dims, numpy.float32)
                 for step in x:
                     step.flat[random.integers(step.size)] = 1
             else:
                 x = random.standard_normal([length] + dims, numpy.float32).astype(numpy.float32)
             of_stream.append(x)
-        streams[value.name] = of_stream
+        streams[name] = of_stream
     extra = {name: [numpy.ones((1, dim), numpy.float32)] * len(lengths) for name, dim in spec.get('extra', {}).items()}
     with open(ctf, 'w', encoding='utf-8') as f:
         for number in range(len(lengths)):

@@ -55,6 +55,7 @@ class LayoutTest(support.TrainerTest):
                 ('src/graph/bad.cpp', spdx + '#include "nothing.h"\n', 'src/graph/bad.cpp:2'),
                 ('src/graph/bad.cpp', '#include <string>\n', 'src/graph/bad.cpp:1'),
                 ('include/tutti/shape.h', spdx + '#pragma once\nstd::string f();\n', 'include/tutti/shape.h: does not compile alone'),
+                ('src/graph/bad.h', spdx + '#include <string>\nstd::int64_t f();\n', 'src/graph/bad.h'),
                 ('src/fresh/bad.cpp', spdx, 'src/fresh/bad.cpp')):
             with self.subTest(file=name, content=content):
                 code, text = self.check(files={name: content})
@@ -271,6 +272,45 @@ class CompareTest(support.TrainerTest):
                                '--models', 'lenet,lenot'], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("there is no network 'lenot'", done.stderr)
+
+
+class QuickstartTest(support.TrainerTest):
+    def quickstart(self, gpu, part):
+        """The script with programs that only write down what they were asked: (what ninja was asked to build, the run, what was said)."""
+        for name in ('quickstart.sh', 'common.sh', 'summarize.py'):
+            self.write(f'scripts/{name}', (support.SOURCE / 'scripts' / name).read_text(encoding='utf-8')).chmod(0o755)
+        self.write('log.txt', LOG)
+        for name, text in (('scripts/install_dependencies.sh', ''), ('bin/meson', 'echo "$@" >>meson.txt\nmkdir -p build\n: >build/build.ninja'),
+                           ('bin/ninja', f'case " $* " in *" -t "*) {"true" if part else "false"} ;; *) echo "$@" >ninja.txt ;; esac'),
+                           ('bin/nvidia-smi', 'echo "NVIDIA X1"' if gpu else 'echo "no devices were found"\nexit 6'),
+                           ('bin/mpiexec', 'echo "$@" >mpiexec.txt\ncat log.txt >output/digits/digits.log')):
+            self.write(name, f'#!/bin/sh\n{text}\n').chmod(0o755)
+        done = subprocess.run([self.directory / 'scripts/quickstart.sh'], capture_output=True, text=True, check=False,
+                              env={**os.environ, 'PATH': f'{self.directory}/bin:{os.environ["PATH"]}'})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return (self.directory / 'ninja.txt').read_text(), (self.directory / 'mpiexec.txt').read_text(), done.stdout
+
+    def test_with_a_gpu_it_trains_there(self):
+        built, run, said = self.quickstart(gpu=True, part=True)
+        self.assertEqual(built, '-C build trainer libtutti_cuda.so\n')
+        self.assertIn(' deviceId=auto', run)
+        self.assertIn('Training on the GPU (NVIDIA X1)', said)
+        self.assertRegex(said, r'Device +NVIDIA X1\n$')
+
+    def test_without_a_driver_no_time_goes_into_the_gpu_part(self):
+        built, run, said = self.quickstart(gpu=False, part=True)
+        self.assertEqual(built, '-C build trainer\n')
+        self.assertIn(' deviceId=cpu', run)
+        self.assertIn('Training on the CPU', said)
+        self.assertRegex(said, r'Device +CPU; for GPUs run: ninja -C build libtutti_cuda\.so\n$')
+
+    def test_without_the_toolkit_it_says_what_to_install(self):
+        built, run, said = self.quickstart(gpu=True, part=False)
+        self.assertEqual(built, '-C build trainer\n')
+        self.assertEqual((self.directory / 'meson.txt').read_text().splitlines()[-1], 'setup --reconfigure build')
+        self.assertIn(' deviceId=cpu', run)
+        self.assertIn('cuda-toolkit', said)
+        self.assertRegex(said, r'\n +meson setup --reconfigure build && ninja -C build libtutti_cuda\.so\n$')
 
 
 class CheckGpuTest(support.TrainerTest):
