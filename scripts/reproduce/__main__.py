@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reproduce -- the command line of scripts/reproduce.sh: finds the sources in this folder (common.py says how to add one) and runs them."""
+import argparse
+import importlib
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import common  # noqa: E402  (the folder must be on the path first)
+
+SOURCES = ('theano-mpi', 'campos', 'mpi-learn', 'neon', 'cntk')
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog='scripts/reproduce.sh', description='Published experiments at the size of this machine, beside the published figures.')
+    parser.add_argument('source', choices=[*SOURCES, 'all'])
+    parser.add_argument('--quick', action='store_true', help='at most five minutes for each source instead of thirty')
+    parser.add_argument('--parts', type=lambda text: text.split(','), default=[], metavar='NAME,...', help='only these parts of the source; the page has no others then')
+    parser.add_argument('--minutes', type=float, help='another limit of time for each source')
+    parser.add_argument('--trainer', type=pathlib.Path, default=common.ROOT / 'build' / 'trainer')
+    parser.add_argument('--data', type=pathlib.Path, default=common.ROOT / 'data',
+                        help='folder with mnist, cifar10, atis; what is missing is downloaded into it (default: data of the project)')
+    parser.add_argument('--data-from', type=pathlib.Path, metavar='DIR', help='folder to copy data from instead of downloading: DIR/mnist, DIR/cifar10/FILE.tar..., DIR/atis')
+    parser.add_argument('--work', type=pathlib.Path, default=common.ROOT / 'output' / 'reproduce', help='logs and models of the runs')
+    parser.add_argument('--pages', type=pathlib.Path, default=common.ROOT / 'docs' / 'results', help='where page and plots are written')
+    parser.add_argument('--name', default='', help='of the emulated hosts (scripts/cluster.sh --name)')
+    parser.add_argument('--no-hosts', action='store_true', help='no emulated hosts: all ranks are processes of this host, links have no limit')
+    parser.add_argument('--check', action='store_true', help=argparse.SUPPRESS)  # of the words only
+    return parser.parse_args()
+
+
+def module_of(source):
+    path = pathlib.Path(__file__).with_name(source.replace('-', '_') + '.py')
+    return importlib.import_module(path.stem) if path.exists() else None
+
+
+def check(options, chosen):
+    for source in chosen:
+        module = module_of(source)
+        if module is None:
+            sys.exit(f"error: there is no experiment of '{source}' yet")
+        unknown = [p for p in options.parts if p not in module.PARTS]
+        if unknown:
+            sys.exit(f"error: {source} has no part '{unknown[0]}'; it has {', '.join(module.PARTS)}")
+    if options.name and not (options.name[0].islower() and options.name.isalnum() and options.name == options.name.lower() and len(options.name) <= 11):
+        sys.exit(f"error: --name wants a small letter and up to 10 small letters and digits, not '{options.name}'")
+    if options.minutes is not None and options.minutes <= 0:
+        sys.exit('error: --minutes must be more than nothing')
+
+
+def main():
+    options = parse()
+    chosen = [s for s in SOURCES if module_of(s)] if options.source == 'all' else [options.source]
+    check(options, chosen)
+    if options.check:
+        return 0
+    if not options.trainer.exists():
+        sys.exit(f'error: there is no {options.trainer}: scripts/reproduce.sh without --trainer builds it')
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that hosts and runs end
+    for source in chosen:
+        module = module_of(source)
+        with common.Bench(source, options, module.PARTS) as bench:
+            module.reproduce(bench)
+    return 0
+
+
+if __name__ == '__main__':
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
