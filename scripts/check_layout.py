@@ -184,6 +184,14 @@ def anchors(text):
     return found
 
 
+def check_results(pages):
+    """Every page of docs/results has a row in the table of its README.md."""
+    table = 'docs/results/README.md'
+    rows = set(re.findall(r'^\| *\[[^\]]*\]\(([^()\s]+)\) *\|', pages.get(table, ''), re.MULTILINE))
+    return [f'{name}: add a row for this page to the table of {table}' for name in pages
+            if name.startswith('docs/results/') and name != table and name[len('docs/results/'):] not in rows]
+
+
 def check_docs(root, names):
     """docs/ and the pages beside it: README, CONTRIBUTING and the like."""
     pages = {n: (root / n).read_text(encoding='utf-8') for n in names
@@ -214,6 +222,7 @@ def check_docs(root, names):
         if page in pages and page not in reached:
             reached.add(page)
             todo += [p for p in leads_to[page] if p.startswith('docs/')]
+    problems += check_results(pages)
     problems += [f'{name}: no link from docs/README.md leads to this page'
                  for name in pages if name.startswith('docs/') and name not in reached]
     return problems

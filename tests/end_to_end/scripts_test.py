@@ -92,6 +92,15 @@ class PagesTest(support.TrainerTest):
                 self.assertIn(finding, text)
         self.assertEqual(self.check(pages)[0], 0)  # without the flag
 
+    def test_every_page_of_results_has_a_row_in_their_table(self):
+        pages = {'docs/README.md': '[r](results/README.md)\n', 'docs/results/a.md': '# A\n',
+                 'docs/results/README.md': '| page | |\n|---|---|\n| [b](b.md) | see [a](a.md) |\n', 'docs/results/b.md': '# B\n'}
+        code, text = self.check(pages, '--docs')
+        self.assertEqual((code, text.splitlines()[0]), (1, 'docs/results/a.md: add a row for this page to the table of docs/results/README.md'))
+        pages['docs/results/README.md'] += '| [a](a.md) | |\n'
+        code, text = self.check(pages, '--docs')
+        self.assertEqual(code, 0, text)
+
 
 class SummaryTest(support.TrainerTest):
     def test_summary(self):
