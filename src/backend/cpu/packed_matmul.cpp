@@ -16,7 +16,8 @@ std::size_t padded(std::size_t n) { return (n + columns - 1) / columns * columns
 }  // namespace
 
 bool PackedMatmul::pays(const Gemm& g) {
-  if (g.transpose_a) return g.m <= 96 && g.n >= 512 && g.k >= 256;
+  // A weight gradient, or a chunk of one.
+  if (g.transpose_a) return g.n >= 128 && g.k >= 64 && (g.m < 768 || g.n < 512);
   return g.m >= 8 && g.n >= 128 && g.k >= 128 && g.n * g.k >= (std::size_t{1} << 19);
 }
 
@@ -32,7 +33,7 @@ void PackedMatmul::pack_right(const Gemm& g, const float* b, std::size_t first, 
 }
 
 const float* PackedMatmul::kept(const Gemm& g, const float* b) {
-  if (g.b_version == 0) return nullptr;
+  if (g.b_version == 0 || g.n * g.k > most_kept) return nullptr;
   Kept& k = kept_[{b, g.transpose_b}];
   if (!k.is_of(g)) {
     k.version = g.b_version, k.k = g.k, k.n = g.n, k.stride = g.ldb, k.packed = false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // packed_matmul.h -- products of float32 matrices on processors with AVX2, where oneDNN is slow when the left operand
 // has few rows (figures in docs/notes/avx2.md). The right operand is packed a few panels at a time, just before they
-// are used; one that is used again in the same version (a recurrent weight, at every time step) is kept packed.
+// are used; one of up to 64 MB that is used again in the same version (a recurrent weight, at every time step; the
+// gradient of a layer's outputs, for each chunk of its weight's gradient) is kept packed.
 #pragma once
 
 #include <map>
@@ -24,6 +25,8 @@ class PackedMatmul {
  private:
   // A panel of this depth stays in the first-level cache; the rows and the group of panels, in the second.
   static constexpr std::size_t most_depth = 256, most_rows = 48 * PackedKernels::rows, group = 8 * PackedKernels::columns;
+
+  static constexpr std::size_t most_kept = std::size_t{1} << 24;  // floats
 
   struct Kept {
     std::uint64_t version = 0;
