@@ -2,6 +2,7 @@
 """reproduce -- the command line of scripts/reproduce.sh: finds the sources in this folder (common.py says how to add one) and runs them."""
 import argparse
 import importlib
+import os
 import pathlib
 import signal
 import sys
@@ -13,6 +14,12 @@ import common  # noqa: E402  (the folder must be on the path first)
 SOURCES = ('theano-mpi', 'campos', 'mpi-learn', 'neon', 'cntk')
 
 
+def data_at_hand():
+    """Where the tests find real data, or None."""
+    folder = pathlib.Path(os.environ.get('TUTTI_TEST_DATA') or common.ROOT.parent / 'shared' / 'data')
+    return folder if folder.is_dir() else None
+
+
 def parse():
     parser = argparse.ArgumentParser(prog='scripts/reproduce.sh', description='Published experiments at the size of this machine, beside the published figures.')
     parser.add_argument('source', choices=[*SOURCES, 'all'])
@@ -22,7 +29,9 @@ def parse():
     parser.add_argument('--trainer', type=pathlib.Path, default=common.ROOT / 'build' / 'trainer')
     parser.add_argument('--data', type=pathlib.Path, default=common.ROOT / 'data',
                         help='folder with mnist, cifar10, atis; what is missing is downloaded into it (default: data of the project)')
-    parser.add_argument('--data-from', type=pathlib.Path, metavar='DIR', help='folder to copy data from instead of downloading: DIR/mnist, DIR/cifar10/FILE.tar..., DIR/atis')
+    parser.add_argument('--data-from', type=pathlib.Path, metavar='DIR', default=data_at_hand(),
+                        help='folder to copy data from instead of downloading: DIR/mnist, DIR/cifar10/FILE.tar..., DIR/atis '
+                             '(default: $TUTTI_TEST_DATA or ../shared/data, where tests look, too)')
     parser.add_argument('--work', type=pathlib.Path, default=common.ROOT / 'output' / 'reproduce', help='logs and models of the runs')
     parser.add_argument('--pages', type=pathlib.Path, default=common.ROOT / 'docs' / 'results', help='where page and plots are written')
     parser.add_argument('--name', default='', help='of the emulated hosts (scripts/cluster.sh --name)')
