@@ -125,15 +125,16 @@ def read_test(text):
     return {n.strip(): float(v) / (100 if percent else 1) for n, v, percent in RESULT.findall(found[-1])} if found else {}
 
 
-def read_epochs(lines):
-    """Epochs out of the lines of metrics.jsonl."""
+def read_epochs(lines, intervals=False):
+    """Epochs out of the lines of metrics.jsonl; with `intervals` those between two lines of the log instead."""
     epochs, seen = [], 0
     for line in lines:
         record = json.loads(line)
         means = {k: v['mean'] for k, v in record.get('results', {}).items() if v.get('mean') is not None}
-        if record['event'] == 'epoch':
-            total = int(record['measures']['total_samples_seen'])
-            epochs.append(Epoch(total - seen, record['measures']['seconds'], means, record.get('ranks', {})))
+        if record['event'] == ('interval' if intervals else 'epoch'):
+            total = record['samples']
+            ranks = record.get('ranks') or {k: [v] for k, v in record['measures'].items()}  # intervals of some methods know rank 0 only
+            epochs.append(Epoch(total - seen, record['measures']['seconds'], means, ranks))
             seen = total
         elif record['event'] == 'validation' and epochs:
             epochs[-1].validation = means
@@ -288,23 +289,27 @@ class Bench:
         folder, there = self.options.data.resolve() / name, {'mnist': 't10k-labels-idx1-ubyte.gz', 'cifar10': 'test_map.txt', 'atis': 'atis.test.ctf'}[name]
         if not (folder / there).exists():
             self.say(f'getting {name} into {folder}')
+            begin = time.monotonic()
             origin = self.options.data_from and self.options.data_from.resolve() / name
             if origin and name == 'cifar10':
                 origin = next(iter(sorted(p for p in origin.iterdir() if '.tar' in p.name)), origin)
             done = subprocess.run([ROOT / 'scripts' / f'get_{name}.sh', *(['--from', origin] if origin else []), folder], check=False)
             if done.returncode != 0:
                 sys.exit(f'error: scripts/get_{name}.sh could not get the data; --data names a folder that has them')
+            self.started += time.monotonic() - begin  # does not count
         return folder
 
-    def run(self, name, config, *settings, hosts, ranks=None, command='Train', section='Train', estimate=0, threads=1, variables=None):
+    def run(self, name, config, *settings, hosts, ranks=None, command='Train', section='Train', estimate=0, threads=1, intervals=False,
+            variables=None):
         """Trains once. `config` is a file of the project or an absolute path; `command` may be 'Train:Test'; `section` is the training
-        block, which gets the metrics. Returns a Run, or None (see above)."""
+        block, which gets the metrics. With `intervals` the Run's epochs are the intervals of numMBsToShowResult, for runs of one epoch of a
+        few minibatches, which then save one model only. Returns a Run, or None (see above)."""
         ranks = ranks or hosts.number * hosts.per_host
         where = f'{ranks} rank{"s" if ranks > 1 else ""}' + (f', {hosts.link}' if self.emulated and hosts.link != 'none' else '')
         if estimate > self.left():
             self.skip(f'{name} ({where})')
             return None
-        folder = self.work / re.sub(r'[^\w.,=-]+', '-', name)
+        folder = self.work / re.sub(r'[^\w.]+', '-', name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         log, metrics = folder / 'run.log', folder / 'metrics.jsonl'
@@ -325,7 +330,7 @@ class Bench:
             return None
         if process.returncode != 0:
             return self.failed(name, where, folder, said + text)
-        run = Run(name, ranks, wall, log, read_epochs(metrics.read_text(encoding='utf-8').splitlines()), read_test(text))
+        run = Run(name, ranks, wall, log, read_epochs(metrics.read_text(encoding='utf-8').splitlines(), intervals), read_test(text))
         shown = next((f', {k} {100 * v:.2f} %' for k, v in run.test.items() if k == 'errs'), '')
         self.say(f'{name}: {where}: {wall:.1f} s, {run.rate:,.1f} samples/s{shown}')
         return run

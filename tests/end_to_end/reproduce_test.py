@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/reproduce.sh: what it reads from runs, its tables, plots and pages, its errors, a tiny run; each source with made-up runs."""
+import argparse
+import importlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+import unittest.mock
+import xml.etree.ElementTree
+
+import support
+
+sys.path.insert(0, str(support.SOURCE / 'scripts' / 'reproduce'))
+import common  # noqa: E402
+import page  # noqa: E402
+import svg  # noqa: E402
+
+
+def options(directory, **changed):
+    values = {'quick': True, 'minutes': None, 'parts': [], 'no_hosts': True, 'name': '', 'trainer': pathlib.Path(support.TRAINER), 'data': support.DATA, 'data_from': None,
+              'work': directory / 'work', 'pages': directory / 'pages'}
+    return argparse.Namespace(**{**values, **changed})
+
+
+def record(event, samples, seconds, error, **ranks):
+    return json.dumps({'event': event, 'samples': samples, 'measures': {'seconds': seconds}, 'results': {'errs': {'mean': error, 'count': 1, 'error_rate': True}},
+                       'ranks': ranks})
+
+
+class ReadingTest(unittest.TestCase):
+    LINES = [record('epoch', 100, 2, .5, wait_seconds=[1, 1], bytes_sent=[10, 10]), record('validation', 100, 0, .4),
+             record('epoch', 200, 1, .3, wait_seconds=[.2, .4], encode_seconds=[.1, .1], bytes_sent=[10, 30]), record('validation', 200, 0, .25)]
+
+    def run_of(self, lines, test=None):
+        return common.Run('a', 2, 3, pathlib.Path('run.log'), common.read_epochs(lines), test or {})
+
+    def test_figures_leave_the_first_epoch_out(self):
+        run = self.run_of(self.LINES)
+        self.assertEqual((run.seconds, run.rate, run.per(50)), (3, 100, .5))
+        self.assertAlmostEqual(run.communication(), .4)
+        self.assertAlmostEqual(run.communication(1000), 4)
+        self.assertEqual((run.sent(), run.sent(50)), (20, 10))
+        self.assertEqual(run.curve(), [(2, 40), (3, 25)])
+        self.assertEqual(run.error(), 25)
+        self.assertEqual(self.run_of(self.LINES[::2]).error(), 30)  # training only
+        self.assertEqual(self.run_of(self.LINES, {'errs': .11}).error(), 11)
+        self.assertIsNone(run.error('other'))
+        self.assertEqual(self.run_of(self.LINES[:1]).rate, 50)  # the only epoch counts
+
+    def test_intervals(self):
+        lines = [record('interval', 10, 2, 1), record('interval', 20, .5, 1), record('epoch', 20, 2.5, 1)]
+        self.assertEqual([(e.samples, e.seconds) for e in common.read_epochs(lines, intervals=True)], [(10, 2), (10, .5)])
+
+    def test_result_of_the_test(self):
+        log = ('Final Results: Minibatch[1-3]: errs = 9.000% * 600; ce = 1.5 * 600\n'
+               'Final Results: Minibatch[1-3]: errs = 5.120% * 600; ce = 0.12345678 * 600; perplexity = 1.13140010\n')
+        self.assertEqual(common.read_test(log), {'errs': .0512, 'ce': .12345678})
+        self.assertEqual(common.read_test('nothing'), {})
+
+    def test_speed_up(self):
+        fast, slow = self.run_of(self.LINES), self.run_of(self.LINES[:1])
+        self.assertEqual(common.speed_up(fast, slow), 2)
+        self.assertIsNone(common.speed_up(None, slow))
+        self.assertEqual((common.text(1234.567), common.text(None), common.text(3.14, 1, ' %')), ('1,234.57', None, '3.1 %'))
+
+
+class DrawingTest(unittest.TestCase):
+    def texts(self, drawing):
+        return [e.text for e in xml.etree.ElementTree.fromstring(drawing).iter() if e.tag.endswith('text')]
+
+    def test_lines(self):
+        drawing = svg.lines('A & b', 'workers', 'images/s', {'here': [(1, 10), (2, 19), (4, None)], 'gone': []})
+        found = self.texts(drawing)
+        for word in ('A & b', 'workers', 'images/s', 'here', 'gone', '1', '2', '5', '15'):
+            self.assertIn(word, found)
+        self.assertEqual(drawing.count('<circle'), 2)
+
+    def test_logarithmic_lines(self):
+        root = xml.etree.ElementTree.fromstring(svg.lines('a', 'x', 'y', {'s': [(1, 1), (10, 10), (100, 100)]}, log_x=True, log_y=True))
+        places = [(float(e.get('cx')), float(e.get('cy'))) for e in root.iter() if e.tag.endswith('circle')]
+        self.assertAlmostEqual(places[1][0] - places[0][0], places[2][0] - places[1][0], delta=.2)
+        self.assertAlmostEqual(places[1][1] - places[0][1], places[2][1] - places[1][1], delta=.2)
+
+    def test_bars(self):
+        root = xml.etree.ElementTree.fromstring(svg.bars('t', 'seconds', ['1 rank', '2 ranks'], {'a': [4, 2], 'b': [None, 1]}))
+        heights = [float(e.get('height')) for e in root.iter() if e.tag.endswith('rect') and e.get('width') == '24']
+        self.assertEqual(len(heights), 3)
+        self.assertAlmostEqual(heights[0], 2 * heights[1], delta=.2)
+        self.assertAlmostEqual(heights[1], 2 * heights[2], delta=.2)
+
+    def test_without_values(self):
+        for drawing in (svg.bars('t', 'y', ['g'], {'a': [None]}), svg.lines('t', 'x', 'y', {}), svg.lines('t', 'x', 'y', {'one': [(1, 1)]})):
+            self.texts(drawing)
+
+    def test_ticks(self):
+        self.assertEqual(svg.ticks(0, 10), [0, 2, 4, 6, 8, 10])
+        self.assertEqual(svg.ticks(1, 100, log=True), [1, 2, 5, 10, 20, 50, 100])
+
+
+class PageTest(support.TrainerTest):
+    def test_table(self):
+        self.assertEqual(page.table(['a', 'b', 'c'], [['x', '1.5', None], ['y', '20', 'word']]).splitlines(),
+                         ['| a | b | c |', '| --- | --: | --- |', '| x | 1.5 | – |', '| y | 20 | word |'])
+
+    def test_page(self):
+        with common.Bench('toy', options(self.directory), ('t1', 't2')) as bench:
+            shown = page.Page(bench, 'Toy', 'words ' * 60)
+            shown.difference('Hosts are ' + 'many ' * 40)
+            shown.section('Table 1')
+            with unittest.mock.patch('builtins.print'):
+                shown.table(['a', 'b'], [['x', '1']])
+            shown.plot('t1', svg.bars('t', 'y', ['g'], {'a': [1]}), 'bars')
+            bench.skip('run 7')
+            shown.write()
+        text = (self.directory / 'pages/toy.md').read_text(encoding='utf-8')
+        for word in ('# Toy', 'scripts/reproduce.sh toy --quick', 'cores', 'AVX', 'the short run, at most 5 minutes', 'Date: 20', 'commit ', '--no-hosts was given',
+                     'differs from the original', '## Table 1', '| x | 1 |', '![bars](toy-t1.svg)', '- run 7: no time was left'):
+            self.assertIn(word, text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 120)
+        self.assertTrue((self.directory / 'pages/toy-t1.svg').exists())
+
+
+class RunTest(support.TrainerTest):
+    SETTINGS = ('Train=[SGD=[maxEpochs=2;epochSize=400];reader=[samples=400]]', 'Test=[reader=[samples=100]]', 'parallelTrain=true')
+
+    def setUp(self):
+        super().setUp()
+        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
+        quiet.start()
+        self.addCleanup(quiet.stop)
+
+    def test_a_run(self):
+        with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(2) as hosts:
+            run = bench.run('two ranks, 1 bit', 'samples/methods/dataparallel.cntk', *self.SETTINGS, hosts=hosts, command='Train:Test')
+            self.assertIsNotNone(run, bench.skipped)
+        self.assertEqual((run.ranks, [e.samples for e in run.epochs]), (2, [400, 400]))
+        self.assertGreater(run.sent(), 0)
+        self.assertGreater(run.part('compute'), 0)
+        self.assertTrue(0 <= run.error() <= 100)
+        self.assertIn('errs', run.test)
+        self.assertIn('configFile=', (run.log.parent / 'command').read_text(encoding='utf-8'))
+
+    def test_runs_that_do_not_end_well(self):
+        with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(1) as hosts:
+            self.assertIsNone(bench.run('long', 'samples/methods/plain.cntk', *self.SETTINGS, hosts=hosts, estimate=1000))
+            self.assertIsNone(bench.run('wrong', 'samples/methods/plain.cntk', 'Train=[SGD=[minibatchSize=-1]]', hosts=hosts))
+            bench.limit = bench.used() + common.RESERVE + .5
+            self.assertIsNone(bench.run('late', 'samples/methods/plain.cntk', hosts=hosts))
+        self.assertEqual(len(bench.skipped), 3)
+        for words, skipped in zip(('long (1 rank): no time was left', 'wrong (1 rank): failed: ', 'late (1 rank): stopped as the time was up'), bench.skipped):
+            self.assertIn(words, skipped)
+
+
+class CommandLineTest(support.TrainerTest):
+    def test_errors(self):
+        for words, expected in ((['nobody'], "invalid choice: 'nobody'"), ([], 'required'), (['neon', '--parts', 'host,t9'], "neon has no part 't9'; it has host, links"),
+                                (['neon', '--minutes', '0'], '--minutes must be more'), (['neon', '--name', 'A'], 'small letter'),
+                                (['neon', '--trainer', 'gone'], 'there is no gone')):
+            done = subprocess.run([support.SOURCE / 'scripts/reproduce.sh', *words], capture_output=True, text=True, check=False, cwd=self.directory)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(expected, done.stderr)
+            self.assertNotIn('Traceback', done.stderr)
+
+
+class MadeUpRuns:
+    """In the place of Bench.run: speeds that grow with ranks, errors that differ, each fifth run missing if wanted."""
+
+    def __init__(self, gaps):
+        self.calls, self.gaps = 0, gaps
+
+    def __call__(self, name, config, *settings, hosts, ranks=None, **_):
+        self.calls += 1
+        ranks = ranks or hosts.number * hosts.per_host
+        if self.gaps and self.calls % 5 == 0:
+            return None
+        epochs = [common.Epoch(1000, 2 / ranks + .01 * self.calls, {'errs': .1}, {'wait_seconds': [.1] * ranks, 'bytes_sent': [1e6] * ranks}, {'errs': .2}) for _ in range(3)]
+        return common.Run(name, ranks, 3, pathlib.Path('nowhere/run.log'), epochs, {'errs': .05 + .001 * self.calls})
+
+
+class SourcesTest(support.TrainerTest):
+    """Each source writes its page from made-up runs, whole or with gaps, in both sizes."""
+
+    def write_page(self, source, words, **patches):
+        module = importlib.import_module(source.replace('-', '_'))
+        for quick in (True, False):
+            for gaps in (True, False):
+                with self.subTest(quick=quick, gaps=gaps):
+                    with common.Bench(source, options(self.directory, quick=quick), module.PARTS) as bench:
+                        bench.run = MadeUpRuns(gaps)
+                        bench.emulated = False
+                        bench.dataset = lambda name: self.directory
+                        with unittest.mock.patch.multiple(module, **(patches or {'PARTS': module.PARTS})), unittest.mock.patch('builtins.print'):
+                            module.reproduce(bench)
+                    text = (self.directory / f'pages/{source}.md').read_text(encoding='utf-8')
+                    for word in words:
+                        self.assertIn(word, text)
+                    self.assertLessEqual(max(map(len, text.splitlines())), 120)
+                    self.assertLess(len(text.split()), 2500)
+                    for plot in (self.directory / 'pages').glob('*.svg'):
+                        xml.etree.ElementTree.parse(plot)
+
+    def test_theano_mpi(self):
+        self.write_page('theano-mpi', ['60,965,224', '13,378,280', '138,357,544', '| AlexNet-32b | AR | 8.03 | 2.9 |', '19.8', 'ASA16', 'α', '21.12'],
+                        parameters=lambda bench, model: 60965224)
+
+    def test_neon(self):
+        self.write_page('neon', ['VGG E', '512 images', 'shard', 'single'], times=lambda run: {'forward': 1.0, 'backward': 2.0})
+
+    def test_cntk(self):
+        self.write('test_map.txt', ''.join(f'.../test/cat/{i}.png\t3\n' for i in range(40)))
+        self.write_page('cntk', ['MNIST', 'ATIS', 'block momentum', 'ResNet-20', 'slow worker'])
+
+
+if __name__ == '__main__':
+    unittest.main()
