@@ -73,7 +73,7 @@ class Page:
         bench = self.bench
         model, isa, number = processor()
         most = max((n for n, _ in bench.hosts_used), default=1)
-        hosts = f'up to {most} hosts of `scripts/cluster.sh` that share these cores' if bench.emulated else f'all ranks on one host without links ({bench.why_not})'
+        hosts = f'up to {most} host{"s" if most > 1 else ""} of `scripts/cluster.sh`, on these cores' if bench.emulated else f'all ranks on one host without links ({bench.why_not})'
         size = f'the short run, at most {bench.limit / 60:g} minutes' if bench.quick else f'the full run, at most {bench.limit / 60:g} minutes'
         parts = f' --parts {",".join(bench.options.parts)}' if bench.options.parts else ''
         lines = [f'# {self.title}', self.wrapped(self.intro),
