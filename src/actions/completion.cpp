@@ -45,13 +45,15 @@ constexpr const char* kZsh = R"(#compdef trainer
 # trainer completion zsh > a file _trainer in a folder of $fpath
 _trainer() {
   local -a found
-  found=("${(@f)$(${words[1]} completion words "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-  compadd -Q -S '' -- $found
+  found=("${(@f)$(${words[1]} completion words "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+  compadd -S '' -- $found
 }
-compdef _trainer trainer
+# The first time zsh runs this file in the place of the function.
+if [[ ${funcstack[1]} == _trainer ]]; then _trainer "$@"; else compdef _trainer trainer; fi
 )";
 constexpr const char* kFish = R"(# trainer completion fish > ~/.config/fish/completions/trainer.fish
-complete -c trainer -f -a '(trainer completion words (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+# A [ at the end is left to the user: fish would put a blank behind it.
+complete -c trainer -f -a '(trainer completion words (commandline -opc)[2..-1] (commandline -ct | string unescape) 2>/dev/null | string replace -r "\\[\$" "")'
 )";
 
 // A table with the keys of several blocks.

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shell completion from the option tables, in a real bash (and zsh and fish where they are); the manual page."""
+import contextlib
+import os
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 import examples
@@ -60,16 +66,64 @@ class CompletionTest(support.TrainerTest):
         self.assertEqual(self.bash(f'{program} configFile=run'), ['run.cntk'])
         self.assertEqual(self.bash(f'{program} configFile=run.cntk Train=[SGD=[maxEpo'), ['[maxEpochs='])
 
+    def script(self, shell, name):
+        path = self.directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(subprocess.run([support.TRAINER, 'completion', shell], capture_output=True, text=True, check=True).stdout, encoding='utf-8')
+        return path
+
+    def typed(self, shell, setup, line, one='$((0+1))'):
+        """What stands on the command line of a shell after a user has typed `line` and pressed Tab. The line is then echoed, within double quotes."""
+        (self.directory / 'bin').mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (self.directory / 'bin/trainer').symlink_to(support.TRAINER)
+        process, terminal = pty.fork()
+        if process == 0:
+            os.chdir(self.directory)
+            os.environ.update(PATH=f'{self.directory}/bin:{os.environ["PATH"]}', HOME=str(self.directory), TERM='dumb', PS1='> ')
+            os.execvp(shell[0], shell)
+        self.addCleanup(os.waitpid, process, 0)
+        self.addCleanup(os.kill, process, signal.SIGKILL)
+        said = ''
+
+        def until(pattern):
+            nonlocal said
+            end = time.monotonic() + support.PATIENCE
+            while not (found := re.search(pattern, said)):
+                self.assertLess(time.monotonic(), end, said)
+                if select.select([terminal], [], [], 0.1)[0]:
+                    said += os.read(terminal, 65536).decode(errors='replace')
+            return found[1]
+        os.write(terminal, f'{setup}\necho READY{one}\n'.encode())
+        until('(READY1)')
+        os.write(terminal, f'{line}\t'.encode())
+        # Ctrl-A and Ctrl-E go to the begin and the end of the line. A shell reads them when it is done with the Tab.
+        os.write(terminal, b'\x01echo "LINE:\x05:END"\n')
+        return until(r'\nLINE:(.*?):END')
+
+    @unittest.skipUnless(shutil.which('bash'), 'no bash')
+    def test_typed_in_bash(self):
+        setup = f'source {self.script("bash", "trainer.bash")}'
+        for line, wanted in (('trainer --dry', 'trainer --dry-run '), ('trainer configFile=ru', 'trainer configFile=run.cntk '),
+                             ('trainer Train=[SGD=[maxEp', 'trainer Train=[SGD=[maxEpochs=')):
+            self.assertEqual(self.typed(['bash', '--norc', '--noprofile', '-i'], setup, line), wanted)
+
     @unittest.skipUnless(shutil.which('zsh'), 'no zsh')
-    def test_zsh(self):
-        script = self.write('_trainer', subprocess.run([support.TRAINER, 'completion', 'zsh'], capture_output=True, text=True, check=True).stdout)
-        subprocess.run(['zsh', '-n', script], check=True)
+    def test_typed_in_zsh(self):
+        folder = self.script('zsh', 'functions/_trainer').parent
+        setup = f'unsetopt prompt_cr prompt_sp; fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D'
+        for line, wanted in (('trainer --dry', 'trainer --dry-run'), ('trainer configFile=ru', 'trainer configFile=run.cntk'), ('trainer sweep ru', 'trainer sweep run.cntk'),
+                             ("trainer 'Train=[SGD=[maxEp", "trainer 'Train=[SGD=[maxEpochs="), (r'trainer Train=\[SGD=\[maxEp', r'trainer Train=\[SGD=\[maxEpochs='),
+                             ("trainer 'Train=[SGD=[ParallelTrain=[DataParallelS", "trainer 'Train=[SGD=[ParallelTrain=[DataParallelSGD=[")):
+            self.assertEqual(self.typed(['zsh', '-f', '-i'], setup, line), wanted)
 
     @unittest.skipUnless(shutil.which('fish'), 'no fish')
-    def test_fish(self):
-        script = self.write('trainer.fish', subprocess.run([support.TRAINER, 'completion', 'fish'], capture_output=True, text=True, check=True).stdout)
-        done = subprocess.run(['fish', '-c', f'source {script}; function trainer; {support.TRAINER} $argv; end; complete -C "trainer --dry"'], capture_output=True, text=True, check=True)
-        self.assertIn('--dry-run', done.stdout)
+    def test_typed_in_fish(self):
+        setup = f'source {self.script("fish", "trainer.fish")}'
+        for line, wanted in (('trainer --dry', 'trainer --dry-run '), ('trainer configFile=ru', 'trainer configFile=run.cntk '),
+                             (r'trainer Train=\[SGD=\[maxEp', r'trainer Train=\[SGD=\[maxEpochs='), ("trainer 'Train=[SGD=[maxEp", "trainer 'Train=[SGD=[maxEpochs="),
+                             ("trainer 'Train=[SGD=[ParallelTrain=[DataParallelS", "trainer 'Train=[SGD=[ParallelTrain=[DataParallelSGD=")):
+            self.assertEqual(self.typed(['fish', '--no-config', '-i'], setup, line, one='(math 0+1)'), wanted)
 
     def test_unknown_shell(self):
         done = subprocess.run([support.TRAINER, 'completion', 'csh'], capture_output=True, text=True, check=False)
