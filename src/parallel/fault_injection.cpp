@@ -11,7 +11,7 @@
 namespace tutti {
 
 void FaultHookOptions::describe(config::Fields& f) {
-  f("rank", rank, "rank to disturb");
+  f("rank", rank, "rank to disturb; -1 = every rank");
   f("sleep", sleep, "seconds to sleep in each disturbed step");
   f("every", every, "disturb one step out of this many");
   f("firstStep", first_step, "number of undisturbed steps at the start");
@@ -19,7 +19,7 @@ void FaultHookOptions::describe(config::Fields& f) {
   f("exit", exit, "end the process of the rank in its first disturbed step, as if its host had failed");
   f("flipWeight", flip_weight, "flip a bit of this parameter in each disturbed step, as damaged memory does");
   f("flipMessage", flip_message, "flip a bit of the next message with a checksum that the rank receives");
-  if (rank < 0) f.problem("rank", "ranks count from 0");
+  if (rank < -1) f.problem("rank", "ranks count from 0", "write -1 for every rank");
   if (!(sleep >= 0 && std::isfinite(sleep))) f.problem("sleep", "sleep must be a number of seconds, 0 or more");
   if (every < 1) f.problem("every", "every must be at least 1 step");
   if (first_step < 0) f.problem("firstStep", "a number of steps cannot be negative");
@@ -27,10 +27,11 @@ void FaultHookOptions::describe(config::Fields& f) {
 }
 
 std::string FaultHookOptions::text() const {
-  if (exit) return fmt::format("rank {} ends in step {}", rank, first_step + 1);
-  std::string text = !flip_weight.empty() ? fmt::format("rank {} flips a bit of '{}' in ", rank, flip_weight)
-                     : flip_message       ? fmt::format("rank {} flips a bit of a message in ", rank)
-                                          : fmt::format("rank {} sleeps {:g} s in ", rank, sleep);
+  const std::string who = rank < 0 ? "every rank" : fmt::format("rank {}", rank);
+  if (exit) return fmt::format("{} ends in step {}", who, first_step + 1);
+  std::string text = !flip_weight.empty() ? fmt::format("{} flips a bit of '{}' in ", who, flip_weight)
+                     : flip_message       ? fmt::format("{} flips a bit of a message in ", who)
+                                          : fmt::format("{} sleeps {:g} s in ", who, sleep);
   text += every == 1 ? "every step" : fmt::format("one step of {}", every);
   if (first_step > 0) text += fmt::format(", from step {} on", first_step + 1);
   if (steps > 0) text += fmt::format(", {} {}", steps, steps == 1 ? "time" : "times");
@@ -38,7 +39,7 @@ std::string FaultHookOptions::text() const {
 }
 
 bool FaultHook::due(std::int64_t step) const {
-  if (!here_ || step < options_.first_step) return false;
+  if (!(here_ || options_.rank < 0) || step < options_.first_step) return false;
   const std::int64_t since = step - options_.first_step;
   return since % options_.every == 0 && (options_.steps == 0 || since / options_.every < options_.steps);
 }

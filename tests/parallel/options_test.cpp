@@ -367,6 +367,8 @@ TEST(ParallelTrainOptions, FaultHook) {
   ASSERT_TRUE(r.options.fault_hook);
   EXPECT_EQ(r.options.fault_hook->text(), "rank 2 sleeps 0.5 s in one step of 3, from step 5 on, 5 times");
   EXPECT_THAT(read("faultHook=[sleep=-1]").errors, HasSubstr("0 or more"));
+  EXPECT_EQ(read("faultHook=[rank=-1;sleep=1]").errors, "");
+  EXPECT_THAT(read("faultHook=[rank=-2]").errors, HasSubstr("ranks count from 0"));
   EXPECT_THAT(read("faultHook=[every=0]").errors, HasSubstr("at least 1 step"));
   EXPECT_FALSE(read("").options.fault_hook);
 }
