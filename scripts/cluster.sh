@@ -62,15 +62,18 @@ bits_per_second() {
   echo $((BASH_REMATCH[1] * unit))
 }
 
-# Both ends of every link: what a host sends and what it gets. The bucket holds a millisecond of data, the queue 50. Hosts
+# Both ends of every link: what a host sends and what it gets. The bucket holds a millisecond of data; the queue 50, and at least
+# 256 kB, as the port of a switch, so that many senders to one host do not lose their packets on slow links. Hosts
 # hand over a few packets at a time, as to a card that segments by itself: the bucket would cut anything larger than itself
 # into packets with a timer for each, which costs the cores a third of their time.
 set_rate() {
-  local host bits burst=0
+  local host bits burst=0 queue=0
   if [ "$rate" != none ]; then
     bits=$(bits_per_second "$rate")
     burst=$((bits / 8000))
     [ $burst -ge 15000 ] || burst=15000
+    queue=$((burst + bits / 160))
+    [ $queue -ge 256000 ] || queue=256000
   fi
   for host in "${hosts[@]}"; do
     if [ "$rate" = none ]; then
@@ -78,8 +81,8 @@ set_rate() {
       tc -n "$host" qdisc del dev eth0 root 2>/dev/null || true
       ip -n "$host" link set eth0 gso_max_size 65536
     else
-      tc qdisc replace dev "$host" root tbf rate "$rate" burst $burst latency 50ms
-      tc -n "$host" qdisc replace dev eth0 root tbf rate "$rate" burst $burst latency 50ms
+      tc qdisc replace dev "$host" root tbf rate "$rate" burst $burst limit $queue
+      tc -n "$host" qdisc replace dev eth0 root tbf rate "$rate" burst $burst limit $queue
       ip -n "$host" link set eth0 gso_max_size $((burst * 4 / 5 < 65536 ? burst * 4 / 5 : 65536))
     fi
   done
