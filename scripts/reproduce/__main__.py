@@ -34,6 +34,7 @@ def parse():
                              '(default: $TUTTI_TEST_DATA or ../shared/data, where tests look, too)')
     parser.add_argument('--work', type=pathlib.Path, default=common.ROOT / 'output' / 'reproduce', help='logs and models of the runs')
     parser.add_argument('--pages', type=pathlib.Path, default=common.ROOT / 'docs' / 'results', help='where page and plots are written')
+    parser.add_argument('--continue', dest='resume', action='store_true', help='keep the runs that an interrupted experiment has finished in --work')
     parser.add_argument('--name', default='', help='of the emulated hosts (scripts/cluster.sh --name)')
     parser.add_argument('--no-hosts', action='store_true', help='no emulated hosts: all ranks are processes of this host, links have no limit')
     parser.add_argument('--check', action='store_true', help=argparse.SUPPRESS)  # of the words only

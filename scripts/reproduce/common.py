@@ -22,6 +22,7 @@ Adding a source: a file named as the source with _ for - (campos.py, mpi_learn.p
 Every source must write its page within bench.left(), so put what matters most first.
 """
 import contextlib
+import copy
 import dataclasses
 import json
 import os
@@ -177,7 +178,7 @@ class Hosts:
     """Hosts of scripts/cluster.sh from `with` to its end, however it ends; where they cannot be made, processes of this host."""
 
     def __init__(self, bench, number, rate, per_host):
-        self.bench, self.number, self.link, self.per_host = bench, number, rate, per_host
+        self.bench, self.number, self.link, self.per_host, self.places = bench, number, rate, per_host, None
         self.name = bench.options.name or f'r{os.getpid() % 10**9}'
 
     def call(self, *words):
@@ -200,10 +201,21 @@ class Hosts:
         if self.bench.emulated:
             self.call('rate', link)
 
+    def at(self, places):
+        """These hosts with the place of each rank: the number of its host, from 0."""
+        placed = copy.copy(self)
+        placed.places = places
+        return placed
+
     def words(self, ranks):
-        """The launcher for so many ranks, a host each in turn."""
+        """The launcher for so many ranks, a host each in turn, or as `at` has placed them."""
         if not self.bench.emulated:
             return ['mpiexec', '-n', str(ranks), '--oversubscribe', '--bind-to', 'none']
+        if self.places is not None:
+            file = self.bench.work / 'places'
+            file.write_text(''.join(f'{self.name}-{place + 1}\n' for place in self.places), encoding='ascii')
+            return ['mpiexec', '--hostfile', str(file), '--mca', 'plm_rsh_agent', f'/run/tutti-cluster/{self.name}/agent',
+                    '--map-by', 'seq', '--bind-to', 'none', '-n', str(ranks)]
         several = -(-ranks // self.number)
         place = ['--map-by', f'ppr:{several}:node', '--oversubscribe'] if several > self.per_host else []
         return [str(CLUSTER), '--name', self.name, 'run', '-n', str(ranks), *place]
@@ -235,8 +247,9 @@ class Bench:
         self.pages = options.pages.resolve()
 
     def __enter__(self):
-        shutil.rmtree(self.work, ignore_errors=True)
-        self.work.mkdir(parents=True)
+        if not self.options.resume:
+            shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True, exist_ok=True)
         if self.emulated:
             self.probe()
         self.say(f'at most {self.limit / 60:g} minutes; logs in {self.work}' + (f'; {self.why_not}: links have no limit' if self.why_not else ''))
@@ -300,16 +313,18 @@ class Bench:
         return folder
 
     def run(self, name, config, *settings, hosts, ranks=None, command='Train', section='Train', estimate=0, threads=1, intervals=False,
-            variables=None):
+            variables=None, limit=None):
         """Trains once. `config` is a file of the project or an absolute path; `command` may be 'Train:Test'; `section` is the training
         block, which gets the metrics. With `intervals` the Run's epochs are the intervals of numMBsToShowResult, for runs of one epoch of a
-        few minibatches, which then save one model only. Returns a Run, or None (see above)."""
-        ranks = ranks or hosts.number * hosts.per_host
+        few minibatches, which then save one model only. A run ends after `limit` seconds at the latest. Returns a Run, or None (see above)."""
+        ranks = ranks or len(hosts.places or []) or hosts.number * hosts.per_host
         where = f'{ranks} rank{"s" if ranks > 1 else ""}' + (f', {hosts.link}' if self.emulated and hosts.link != 'none' else '')
+        folder = self.work / re.sub(r'[^\w.]+', '-', name)
+        if earlier := self.earlier_run(name, folder, [ranks, hosts.link, *settings], intervals):
+            return earlier
         if estimate > self.left():
             self.skip(f'{name} ({where})')
             return None
-        folder = self.work / re.sub(r'[^\w.]+', '-', name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         log, metrics = folder / 'run.log', folder / 'metrics.jsonl'
@@ -322,18 +337,36 @@ class Bench:
         begin = time.monotonic()
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment() | (variables or {}),
                                    start_new_session=True, cwd=folder)
-        said, in_time = finish(process, max(self.left(), 1))
+        said, in_time = finish(process, max(min(self.left(), limit or self.limit), 1))
         wall = time.monotonic() - begin
         text = log.read_text(encoding='utf-8', errors='replace') if log.exists() else ''
         if not in_time:
-            self.skip(f'{name} ({where})', 'stopped as the time was up')
+            self.skip(f'{name} ({where})', 'stopped as the time was up' if self.left() < 2 else f'stopped after {limit:g} s')
             return None
         if process.returncode != 0:
             return self.failed(name, where, folder, said + text)
-        run = Run(name, ranks, wall, log, read_epochs(metrics.read_text(encoding='utf-8').splitlines(), intervals), read_test(text))
+        run = self.record(name, folder, ranks, wall, intervals)
+        (folder / 'done.json').write_text(json.dumps({'settings': list(map(str, [ranks, hosts.link, *settings])), 'wall': wall}), encoding='utf-8')
         shown = next((f', {k} {100 * v:.2f} %' for k, v in run.test.items() if k == 'errs'), '')
         self.say(f'{name}: {where}: {wall:.1f} s, {run.rate:,.1f} samples/s{shown}')
         return run
+
+    def record(self, name, folder, ranks, wall, intervals):
+        """The Run that has left its files in `folder`."""
+        log = folder / 'run.log'
+        epochs = read_epochs((folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines(), intervals)
+        return Run(name, ranks, wall, log, epochs, read_test(log.read_text(encoding='utf-8', errors='replace')))
+
+    def earlier_run(self, name, folder, settings, intervals):
+        """With --continue: the run of these settings that an interrupted experiment has finished; its time counts."""
+        if not self.options.resume or not (folder / 'done.json').exists():
+            return None
+        done = json.loads((folder / 'done.json').read_text(encoding='utf-8'))
+        if done['settings'] != list(map(str, settings)):
+            return None
+        self.started -= done['wall']
+        self.say(f'{name}: finished before')
+        return self.record(name, folder, int(done['settings'][0]), done['wall'], intervals)
 
     def failed(self, name, where, folder, said):
         (folder / 'said').write_text(said, encoding='utf-8')
