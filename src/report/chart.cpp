@@ -145,6 +145,8 @@ std::string to_svg(const Chart& chart) {
     for (const auto& [px, py] : line.points) x.add(px), y.add(py);
   if (x.most < x.least) return {};
   Axis over{0, std::max(x.most, 1e-9), kLeft, kWidth - kLeft - kRight};
+  // The last log line of an epoch may come a little before its end.
+  if (over.to > 1 && std::ceil(over.to) - over.to < 0.1) over.to = std::ceil(over.to);
   if (x.least > 1 && x.least == x.most) over.from = x.least - 1;
   const Axis up = y_axis(chart, y);
   std::string svg =

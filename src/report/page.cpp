@@ -76,14 +76,15 @@ Points scaled(Points points, double by) {
   return points;
 }
 
-// A line per rank: in the colour of its run, or in one of its own where there is a single run.
+// A line per rank: in the colour of its run, every second one dashed, or in one of its own where there is a single run.
 std::string rank_card(const std::vector<RunData>& runs, const std::string& title, Points RankData::*points) {
   Chart chart{title, "% of the time", {}, true};
   const bool single = runs.size() == 1;
   for (std::size_t r = 0; r < runs.size(); ++r)
     for (std::size_t rank = 0; rank < runs[r].ranks.size(); ++rank)
       chart.lines.push_back({single ? fmt::format("rank {}", rank) : fmt::format("{}, rank {}", runs[r].name, rank),
-                             color_of(single ? rank : r), Line::Style::plain, true,
+                             color_of(single ? rank : r),
+                             single || rank % 2 == 0 ? Line::Style::plain : Line::Style::dashed, true,
                              scaled(runs[r].ranks[rank].*points, 100)});
   return card(chart);
 }
@@ -126,10 +127,25 @@ std::string last_and_best(const Result& r, const Points& points) {
   return text;
 }
 
+const Result* result_of(const RunData& run, const std::string& name) {
+  const auto r = std::find_if(run.results.begin(), run.results.end(), [&](const Result& x) { return x.name == name; });
+  return r == run.results.end() ? nullptr : &*r;
+}
+
+bool is_validated(const RunData& run, const std::string& name) {
+  const Result* r = result_of(run, name);
+  return r && !r->validation.empty();
+}
+
 std::string summary(const std::vector<RunData>& runs) {
   std::string head = "<th>run</th><th>epochs</th>";
   const auto names = result_names(runs);
-  for (const auto& name : names) head += fmt::format("<th>{}</th><th>validation</th>", html_text(name));
+  std::vector<bool> validated;
+  for (const auto& name : names) {
+    validated.push_back(
+        std::any_of(runs.begin(), runs.end(), [&](const RunData& run) { return is_validated(run, name); }));
+    head += fmt::format("<th>{}</th>{}", html_text(name), validated.back() ? "<th>validation</th>" : "");
+  }
   head += "<th>time</th><th>samples/s</th><th>ranks</th><th>computing</th><th>waiting for ranks</th><th>sent</th>";
   std::string rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -137,12 +153,10 @@ std::string summary(const std::vector<RunData>& runs) {
     const std::size_t done = run.results.empty() ? 0 : run.results[0].epochs.size();
     rows += fmt::format("<tr><td><i class='swatch c{}'></i> {}{}</td><td>{} of {}</td>", color_of(i),
                         html_text(run.name), run.finished ? "" : " <small>not finished</small>", done, run.epochs);
-    for (const auto& name : names) {
-      const auto r =
-          std::find_if(run.results.begin(), run.results.end(), [&](const Result& x) { return x.name == name; });
-      rows += r == run.results.end() ? std::string("<td>–</td><td>–</td>")
-                                     : fmt::format("<td>{}</td><td>{}</td>", last_and_best(*r, r->epochs),
-                                                   last_and_best(*r, r->validation));
+    for (std::size_t n = 0; n < names.size(); ++n) {
+      const Result* r = result_of(run, names[n]);
+      rows += fmt::format("<td>{}</td>", r ? last_and_best(*r, r->epochs) : "–");
+      if (validated[n]) rows += fmt::format("<td>{}</td>", r ? last_and_best(*r, r->validation) : "–");
     }
     const Points bytes = summed_bytes(run);
     rows += fmt::format("<td>{:.1f} s</td><td>{}</td><td>{}</td><td>{:.1f}%</td><td>{:.1f}%</td><td>{}</td></tr>\n",

@@ -27,6 +27,15 @@ void add(Points& to, double x, double y) {
   if (std::isfinite(x) && std::isfinite(y)) to.emplace_back(x, y);
 }
 
+// "a,a,b": each host once.
+std::string distinct_hosts(const std::string& list) {
+  std::vector<std::string> hosts;
+  std::istringstream in(list);
+  for (std::string host; std::getline(in, host, ',');)
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  return fmt::format("{}", fmt::join(hosts, ", "));
+}
+
 // "  network    text" lines, each perhaps followed by indented ones.
 void read_settings(const std::string& lines, std::vector<std::pair<std::string, std::string>>& to) {
   std::istringstream in(lines);
@@ -90,7 +99,7 @@ class Reading {
       if (const double predicted = number(measures["predicted_samples_per_second"]); predicted > 0)
         run_.predicted = predicted, run_.predicted_by = "auto";
     for (const char* name : {"model", "method", "hosts", "command"}) run_.texts[name] = text(r[name]);
-    run_.settings = {{"ranks", fmt::format("{} on {}", text(r["ranks"]), text(r["hosts"]))}};
+    run_.settings = {{"ranks", fmt::format("{} on {}", text(r["ranks"]), distinct_hosts(text(r["hosts"])))}};
     read_settings(text(r["settings"]), run_.settings);
     read_options(text(r["options"]), run_.settings);
   }

@@ -136,6 +136,11 @@ class ReportTest(support.TrainerTest):
         self.assertEqual([len(c) for c in page.figures['Waiting for other ranks']], [4] * 5)
         self.assertEqual([len(c) for c in page.figures['Throughput']], [120, 120])
         self.assertEqual([len(c) for c in page.figures['Sent by all ranks']], [4, 4])
+        # Without validation there is no column for it. A host that has several ranks is named once.
+        self.assertFalse(any('validation' in row for row in page.rows))
+        self.assertRegex(page.row('ranks')[1], r'^[23] on [^,]+$')
+        # Lines of ranks have the colour of their run and can still be told apart.
+        self.assertIn("class='line c0 dashed'", (self.directory / 'page.html').read_text())
         # What differs is marked, and only that.
         marked = {row[0] for row, kind in zip(page.rows, page.classes) if kind == 'differs'}
         self.assertTrue(any(key.endswith('gradientBits') for key in marked), marked)
