@@ -20,7 +20,7 @@ import svg  # noqa: E402
 
 
 def options(directory, **changed):
-    values = {'quick': True, 'minutes': None, 'parts': [], 'no_hosts': True, 'name': '', 'trainer': pathlib.Path(support.TRAINER), 'data': support.DATA, 'data_from': None,
+    values = {'quick': True, 'resume': False, 'minutes': None, 'parts': [], 'no_hosts': True, 'name': '', 'trainer': pathlib.Path(support.TRAINER), 'data': support.DATA, 'data_from': None,
               'work': directory / 'work', 'pages': directory / 'pages'}
     return argparse.Namespace(**{**values, **changed})
 
@@ -154,6 +154,25 @@ class RunTest(support.TrainerTest):
             self.assertIn(words, skipped)
 
 
+    def test_an_experiment_goes_on(self):
+        with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(2) as hosts:
+            first = bench.run('one', 'samples/methods/plain.cntk', *self.SETTINGS, hosts=hosts.at([0]))
+        with common.Bench('toy', options(self.directory, resume=True, trainer=pathlib.Path('gone')), ()) as bench, bench.hosts(2) as hosts:
+            again = bench.run('one', 'samples/methods/plain.cntk', *self.SETTINGS, hosts=hosts.at([0]))
+            self.assertEqual((again.ranks, again.epochs), (1, first.epochs))
+            self.assertGreaterEqual(bench.used(), first.wall)
+            with self.assertRaises(OSError):  # other settings are another run
+                bench.run('one', 'samples/methods/plain.cntk', hosts=hosts.at([0]))
+
+    def test_places(self):
+        with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(3) as hosts:
+            bench.emulated, hosts.name = True, 'h'
+            words = hosts.at([0, 0, 2]).words(3)
+            self.assertEqual((bench.work / 'places').read_text(encoding='utf-8'), 'h-1\nh-1\nh-3\n')
+            bench.emulated = False
+        self.assertEqual(words[words.index('--map-by') + 1], 'seq')
+
+
 class CommandLineTest(support.TrainerTest):
     def test_errors(self):
         for words, expected in ((['nobody'], "invalid choice: 'nobody'"), ([], 'required'), (['neon', '--parts', 'host,t9'], "neon has no part 't9'; it has host, links"),
@@ -173,10 +192,10 @@ class MadeUpRuns:
 
     def __call__(self, name, config, *settings, hosts, ranks=None, **_):
         self.calls += 1
-        ranks = ranks or hosts.number * hosts.per_host
+        ranks = ranks or len(hosts.places or []) or hosts.number * hosts.per_host
         if self.gaps and self.calls % 5 == 0:
             return None
-        epochs = [common.Epoch(1000, 2 / ranks + .01 * self.calls, {'errs': .1}, {'wait_seconds': [.1] * ranks, 'bytes_sent': [1e6] * ranks}, {'errs': .2}) for _ in range(3)]
+        epochs = [common.Epoch(1000, 2 / ranks + .01 * self.calls, {'errs': .1}, {'wait_seconds': [.1] * ranks, 'compute_seconds': [.2] * ranks, 'bytes_sent': [1e6] * ranks}, {'errs': .2}) for _ in range(3)]
         return common.Run(name, ranks, 3, pathlib.Path('nowhere/run.log'), epochs, {'errs': .05 + .001 * self.calls})
 
 
@@ -206,12 +225,31 @@ class SourcesTest(support.TrainerTest):
         self.write_page('theano-mpi', ['60,965,224', '13,378,280', '138,357,544', '| AlexNet-32b | AR | 8.03 | 2.9 |', '19.8', 'ASA16', 'α', '21.12'],
                         parameters=lambda bench, model: 60965224)
 
+    def test_campos(self):
+        self.write_page('campos', ['124.18', '7 nodes: 4 workers, 3 servers', '0.202', '37.99', 'mixed mode', 'backupWorkers = 1'])
+
+    def test_mpi_learn(self):
+        self.write_page('mpi-learn', ['| 10 | 0.1', 'one master', 'sharded servers', 'Speed-up by workers', 'Validation'], make_events=lambda bench, count: self.directory)
+
     def test_neon(self):
         self.write_page('neon', ['VGG E', '512 images', 'shard', 'single'], times=lambda run: {'forward': 1.0, 'backward': 2.0})
 
     def test_cntk(self):
         self.write('test_map.txt', ''.join(f'.../test/cat/{i}.png\t3\n' for i in range(40)))
         self.write_page('cntk', ['MNIST', 'ATIS', 'block momentum', 'ResNet-20', 'slow worker'])
+
+
+class CamposTest(support.TrainerTest):
+    def test_mixed_mode_with_a_server_beside_a_worker(self):
+        campos = importlib.import_module('campos')
+        self.assertEqual(campos.places(2, 1, 'shared'), [0, 0, 1, 1, 0])
+        self.assertEqual(campos.places(2, 2, 'dedicated'), [0, 0, 1, 1, 2, 3])
+        with unittest.mock.patch('sys.stderr', io.StringIO()), common.Bench('campos', options(self.directory), ()) as bench, bench.hosts(2) as hosts:
+            bench.run('pretrained', campos.CONFIG, 'Pretrain=[SGD=[maxEpochs=1];reader=[samples=256]]', command='Pretrain', section='Pretrain', hosts=hosts.at([0]))
+            run = bench.run('mixed', campos.CONFIG, 'Samples=512', 'Epochs=1', f'Base={campos.base_model(bench)}', campos.settings(campos.mixed(1), 2, .01),
+                            hosts=hosts.at(campos.places(2, 1, 'shared')))
+        self.assertIsNotNone(run, bench.skipped)
+        self.assertEqual((run.ranks, run.epochs[0].samples), (5, 512))
 
 
 if __name__ == '__main__':
