@@ -40,6 +40,7 @@ class ReadingTest(unittest.TestCase):
     def test_figures_leave_the_first_epoch_out(self):
         run = self.run_of(self.LINES)
         self.assertEqual((run.seconds, run.rate, run.per(50)), (3, 100, .5))
+        self.assertEqual((self.run_of([*self.LINES, record('epoch', 300, 4, .2)]).fastest().rate, run.fastest().rate), (100, 100))
         self.assertAlmostEqual(run.communication(), .4)
         self.assertAlmostEqual(run.communication(1000), 4)
         self.assertEqual((run.sent(), run.sent(50)), (20, 10))
@@ -195,7 +196,8 @@ class MadeUpRuns:
         ranks = ranks or len(hosts.places or []) or hosts.number * hosts.per_host
         if self.gaps and self.calls % 5 == 0:
             return None
-        epochs = [common.Epoch(1000, 2 / ranks + .01 * self.calls, {'errs': .1}, {'wait_seconds': [.1] * ranks, 'compute_seconds': [.2] * ranks, 'bytes_sent': [1e6] * ranks}, {'errs': .2}) for _ in range(3)]
+        kinds = {f'{kind}_seconds': [.1] * ranks for kind in ('compute', 'encode', 'wait', 'decode')}
+        epochs = [common.Epoch(1000, 2 / ranks + .01 * self.calls, {'errs': .1}, {**kinds, 'bytes_sent': [1e6] * ranks}, {'errs': .2}) for _ in range(3)]
         return common.Run(name, ranks, 3, pathlib.Path('nowhere/run.log'), epochs, {'errs': .05 + .001 * self.calls})
 
 
@@ -221,6 +223,11 @@ class SourcesTest(support.TrainerTest):
                     for plot in (self.directory / 'pages').glob('*.svg'):
                         xml.etree.ElementTree.parse(plot)
 
+    def test_exchange_is_that_of_the_last_rank(self):
+        theano_mpi = importlib.import_module('theano_mpi')
+        steps = [common.Epoch(10, 1, {}, {'encode_seconds': [.1, 0], 'wait_seconds': wait, 'decode_seconds': [0, 0]}) for wait in ([0, 0], [.5, .3], [.1, .4])]
+        self.assertAlmostEqual(theano_mpi.exchange(common.Run('a', 2, 3, pathlib.Path('run.log'), steps, {})), .2)
+
     def test_theano_mpi(self):
         self.write_page('theano-mpi', ['60,965,224', '13,378,280', '138,357,544', '| AlexNet-32b | AR | 8.03 | 2.9 |', '19.8', 'ASA16', 'α', '21.12'],
                         parameters=lambda bench, model: 60965224)
@@ -232,7 +239,7 @@ class SourcesTest(support.TrainerTest):
         self.write_page('mpi-learn', ['| 10 | 0.1', 'one master', 'sharded servers', 'Speed-up by workers', 'Validation'], make_events=lambda bench, count: self.directory)
 
     def test_neon(self):
-        self.write_page('neon', ['VGG E', '512 images', 'shard', 'single'], times=lambda run: {'forward': 1.0, 'backward': 2.0})
+        self.write_page('neon', ['VGG E', '512 images', 'shard', 'single'], times=lambda run, minibatch: {'forward': 1.0, 'backward': 2.0})
 
     def test_cntk(self):
         self.write('test_map.txt', ''.join(f'.../test/cat/{i}.png\t3\n' for i in range(40)))
