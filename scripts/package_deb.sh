@@ -35,6 +35,7 @@ trap 'rm -rf "$stage"' EXIT
 root=$stage/root
 say "Collecting $package"
 install -D -s "$build/trainer" "$root/usr/bin/trainer"
+patchelf --remove-rpath "$root/usr/bin/trainer"  # a package's libraries lie where the system looks for them
 for library in ${libraries[@]+"${libraries[@]}"}; do
   install -D "$build/$library" "$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/tutti/$library"
 done
@@ -50,7 +51,7 @@ gzip -9n "$doc/changelog"
 cp -r docs configs samples "$doc/"
 {
   printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: Tutti\n\n'
-  printf 'Files: *\nLicense: Apache-2.0\n On Debian systems: /usr/share/common-licenses/Apache-2.0\n'
+  printf 'Files: *\nCopyright: The Tutti authors\nLicense: Apache-2.0\n On Debian systems: /usr/share/common-licenses/Apache-2.0\n'
 } >"$doc/copyright"
 find "$root" -type d -exec chmod 755 {} +
 find "$doc" -type f -exec chmod u=rwX,go=rX {} +

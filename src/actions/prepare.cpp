@@ -112,7 +112,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   std::vector<config::RunningCommand> commands;
   std::set<std::string> models_to_come;
   std::map<std::string, std::shared_ptr<const graph::Graph>> graphs_to_come;
-  std::int64_t seed = 1;
+  std::int64_t seed = 1 + top.seed_offset;
   ActionContext base;
   base.world = &world;
   base.parallel = top.parallel_train;

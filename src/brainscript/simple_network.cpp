@@ -196,6 +196,7 @@ void SimpleNetworkOptions::describe(config::Fields& f) {
   describe_layer_types(*this, f);
   describe_criteria(*this, f);
   f("initValueScale", init_value_scale, "factor on random initial weights");
+  f("randomSeedOffset", seed_offset, "added to the seeds 1, 2, 3, ... of the initial weights");
   f("uniformInit", uniform_init, "weights begin uniform in +-0.05; false: gaussian with deviation 0.2/sqrt(inputs)");
   f("applyMeanVarNorm", apply_mean_var_norm, "normalise the features by mean and deviation of the training data");
   f("needPrior", need_prior, "subtract the logarithm of the label frequencies from the output");
@@ -235,7 +236,8 @@ graph::Graph build_simple_network(const SimpleNetworkOptions& options, const con
   for (const std::string& key : options.without_effect)
     given.notices->lines.push_back(fmt::format("'{}' in SimpleNetworkBuilder has no effect with this rnnType", key));
   BuildContext context = given;
-  context.seed = nullptr;  // seeds begin at 1 in every network
+  std::int64_t seed = 1 + options.seed_offset;  // they begin there in every network
+  context.seed = &seed;
   const std::string text = network_text(options);
   graph::Graph graph =
       build_network(NetworkText{{text, where.source, where.offset - text.find("_Simple"), false}, {}, {}}, context);

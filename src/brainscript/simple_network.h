@@ -20,6 +20,7 @@ struct SimpleNetworkOptions {
   bool uniform_init = true;
   bool apply_mean_var_norm = false;
   bool need_prior = false;
+  std::int64_t seed_offset = 0;
   bool add_dropout_nodes = false;
   std::string type = "SIMPLENET";  // rnnType, without its other names
   config::Schedule<std::int64_t> recurrent_layers;

@@ -49,6 +49,7 @@ void TopLevel::describe(Fields& f) {
   f("makeMode", make_mode, "resume from the newest checkpoint, and do nothing when the final model exists");
   f("forceDeterministicAlgorithms", deterministic, "use one thread and a fixed order in every sum");
   f("forceConstantRandomSeed", constant_seed, "give every random parameter seed 1");
+  f("randomSeedOffset", seed_offset, "added to the seeds of random parameters that have no randomSeed");
   f("progressTracing", progress_tracing, "print PROGRESS and EVALERR lines to stdout");
   f("doneFile", done_file, "file to write when all commands have finished");
   for (const char* key : {"shareNodeValueMatrices", "optimizeGradientAccumulation", "hyperCompressMemory"})
@@ -63,6 +64,8 @@ void TopLevel::describe(Fields& f) {
   if (id != "cpu" && id != "auto" && !parse_index(id, index))
     f.problem("deviceId", fmt::format("'deviceId' cannot be '{}'", device_id),
               "write cpu, auto, or the index of a GPU such as 0");
+  if (seed_offset < 0)
+    f.problem("randomSeedOffset", "'randomSeedOffset' cannot be negative", "write 0 or more, such as 100");
   if (command.empty()) f.problem("command", "'command' names no command", "write command = Train, the name of a block");
 }
 

@@ -27,6 +27,7 @@ struct TopLevel {
   bool make_mode = true;
   bool deterministic = false;
   bool constant_seed = false;
+  std::int64_t seed_offset = 0;
   bool progress_tracing = false;
   std::string done_file;
 

@@ -108,6 +108,13 @@ TEST(SimpleNetwork, OtherChoices) {
   EXPECT_FALSE(b.notices.empty());  // vocabSize has no effect
 }
 
+TEST(SimpleNetwork, SeedsWithAnOffset) {
+  const std::string network = "SimpleNetworkBuilder = [ layerSizes = 4:3:2; trainingCriterion = squareError; evalCriterion = squareError";
+  EXPECT_EQ(from_config(network + " ]").seed("W1"), 2);
+  EXPECT_EQ(from_config(network + "; randomSeedOffset = 100 ]").seed("W1"), 102);
+  EXPECT_EQ(from_config("randomSeedOffset = 100\n" + network + " ]").seed("W1"), 102);
+}
+
 TEST(SimpleNetwork, MistakesAreNamed) {
   const auto errors = [](const std::string& body) {
     return from_config("SimpleNetworkBuilder = [\n" + body + "\n]").errors;

@@ -151,5 +151,19 @@ Net=[
             self.assertEqual([len(line.split()) for line in values.splitlines()], [3, 3])
 
 
+class SeedsTest(support.TrainerTest):
+    def test_an_offset_gives_other_initial_weights_of_the_same_network(self):
+        self.write('run.cntk', examples.config())
+        self.write('train.ctf', examples.points(100))
+        models = []
+        for offset in (0, 0, 1000):
+            self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'randomSeedOffset={offset}', 'Train=[SGD=[maxEpochs=0]]'])
+            models.append((self.directory / 'models/model.dnn').read_bytes())
+        self.assertEqual(models[0], models[1])
+        self.assertEqual(len(models[0]), len(models[2]))
+        self.assertNotEqual(models[0], models[2])
+        self.assertIn("'randomSeedOffset' cannot be negative", self.run_trainer(['configFile=run.cntk', '--check', 'randomSeedOffset=-1'], expect=2).stderr)
+
+
 if __name__ == '__main__':
     support.main()
