@@ -39,6 +39,7 @@ BELOW = {
     'starter': ['base'],
     'report': ['base'],
     'planner': ['actions', 'launch'],
+    'simulator': ['actions', 'launch'],
     '.': ['actions', 'doctor', 'launch', 'planner', 'report', 'starter', 'sweep'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.

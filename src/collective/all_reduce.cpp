@@ -16,10 +16,6 @@
 namespace tutti {
 namespace {
 
-// Buckets below this size are not worth a message of their own.
-constexpr std::size_t kGroupValues = 65536;
-// Two tags per bucket; the rest of the range is for others.
-constexpr std::size_t kMostGroups = 16000;
 // Sums are computed in blocks that stay in the first-level cache.
 constexpr std::size_t kBlockValues = 4096;
 
@@ -44,10 +40,7 @@ AllReduce::AllReduce(Communicator& comm, Parameters& parameters, const Codec& co
       me_(comm.rank()),
       ranks_(comm.size()),
       plain_(settings.gradients_stay && !codec.lossy() && &codec.on_host() == &codec),
-      plan_(plan_shards(
-          parameters, codec, ranks_,
-          std::max(settings.bucket_values > 0 ? std::min(settings.bucket_values, kGroupValues) : kGroupValues,
-                   parameters.size() / kMostGroups))),
+      plan_(plan_shards(parameters, codec, ranks_, bucket_values(parameters.size(), settings.bucket_values))),
       sums_(settings.device_sums && !codec.lossy()
                 ? std::make_unique<NcclAllReduce>(*settings.device_sums, parameters, plan_, codec,
                                                   settings.gradients_stay)

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/shard_plan.h"
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
+
+// Buckets below this size are not worth a message of their own.
+constexpr std::size_t kGroupValues = 65536;
+// Two tags per bucket; the rest of the range is for others.
+constexpr std::size_t kMostGroups = 16000;
 
 void add_shards(ShardPlan& plan, std::size_t chunk, std::size_t columns) {
   const auto ranks = static_cast<std::size_t>(plan.ranks);
@@ -35,6 +42,10 @@ void lay_out(ShardPlan& plan, Bucket& bucket, const Parameters& parameters, cons
 }
 
 }  // namespace
+
+std::size_t bucket_values(std::size_t all_values, std::size_t wanted) {
+  return std::max(wanted > 0 ? std::min(wanted, kGroupValues) : kGroupValues, all_values / kMostGroups);
+}
 
 ShardPlan plan_shards(const Parameters& parameters, const Codec& codec, int ranks, std::size_t bucket_values) {
   ShardPlan plan;

@@ -42,6 +42,10 @@ struct ShardPlan {
   }
 };
 
+// The least number of values in a bucket that the program uses: `wanted`, or as many as are worth a message of their
+// own (`wanted` = 0), and more if there would be too many buckets.
+std::size_t bucket_values(std::size_t all_values, std::size_t wanted);
+
 // Buckets have at least `bucket_values` values, unless fewer remain. Every rank makes the same plan.
 ShardPlan plan_shards(const Parameters&, const Codec&, int ranks, std::size_t bucket_values);
 
