@@ -40,7 +40,7 @@ BELOW = {
     'report': ['base'],
     'planner': ['actions', 'launch'],
     'simulator': ['actions', 'launch'],
-    '.': ['actions', 'doctor', 'launch', 'planner', 'report', 'starter', 'sweep'],  # main.cpp
+    '.': ['actions', 'doctor', 'launch', 'planner', 'report', 'simulator', 'starter', 'sweep'],  # main.cpp
 }
 # Whose contract a header of include/tutti is.
 CONTRACT = {

@@ -16,6 +16,7 @@
 #include "launch/supervisor.h"
 #include "planner/planner.h"
 #include "report/report.h"
+#include "simulator/simulator.h"
 #include "starter/starter.h"
 #include "sweep/sweep.h"
 
@@ -35,6 +36,7 @@ constexpr Command commands[] = {
     {"new", tutti::starter::run},
     {"plan", tutti::planner::run},
     {"report", tutti::report::run},
+    {"simulate", tutti::simulator::run},
     {"sweep", tutti::sweep::run},
 };
 
@@ -45,6 +47,7 @@ int main(int argc, char** argv) {
     if (argc > 1 && command.name == argv[1]) return command.run(argc - 2, argv + 2);
   tutti::limit_openmp_spinning(argv);
   if (argc > 1 && std::string_view(argv[1]) == "plan-rank") return tutti::planner::run_rank(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "simulate-rank") return tutti::simulator::run_rank(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "doctor-rank") return tutti::doctor::run_rank(argc, argv);
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);

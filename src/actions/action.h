@@ -18,6 +18,7 @@
 #include "tutti/graph.h"
 
 namespace tutti {
+struct TimedSteps;
 struct TrialRun;
 }
 
@@ -29,6 +30,8 @@ struct Action {
   std::function<void()> run;
   // Trains some steps and leaves no files; empty for actions that do not train.
   std::function<TrialRun(std::int64_t warm_up, std::int64_t steps)> try_steps = {};
+  // Times steps of one rank alone; likewise.
+  std::function<TimedSteps(std::int64_t share, double seconds)> time_steps = {};
   std::string trained_model = {};  // the model path that a training locks; empty for other actions
   bool make_mode = false;          // continues from files of an earlier run of that model
 };

@@ -274,6 +274,7 @@ const std::vector<CommandHelp>& command_list() {
       {"new", "KIND DATA", "writes a config for your data: mnist, images, text, sequence or table"},
       {"launch", "-n RANKS ...", "starts ranks with mpiexec, and again after failures"},
       {"plan", "-n RANKS ...", "times every parallel method on these ranks and chooses"},
+      {"simulate", "--ranks LIST ...", "computes what every method reaches on other numbers of ranks and links"},
       {"doctor", "[--hosts A,B]", "looks for what stops or slows runs on these hosts"},
       {"sweep", "FILE.yaml", "trains one config with many settings"},
       {"report", "DIR...", "writes a page with the curves of one or several runs"},

@@ -11,8 +11,10 @@
 #include <span>
 #include <thread>
 
+#include "actions/cpu.h"
 #include "actions/device.h"
 #include "actions/prepare.h"
+#include "actions/together.h"
 #include "base/clock.h"
 #include "comm/agreement.h"
 #include "config/text.h"
@@ -136,17 +138,31 @@ std::string parallel_override(const config::Record& top, const std::string& comm
              : fmt::format("SGD=[ParallelTrain=[{}]]", settings);
 }
 
-Action MethodTrials::make(Communicator& ranks, const std::string& parallel) {
+TrainingOfConfig find_training(const std::vector<std::string>& words, Communicator& world) {
   std::vector<const char*> argv{"trainer"};
-  for (const std::string& w : words_) argv.push_back(w.c_str());
+  for (const std::string& w : words) argv.push_back(w.c_str());
+  const auto line = config::parse_command_line(static_cast<int>(argv.size()), argv.data());
+  std::vector<std::string> commands = line.config.strings("command");
+  if (commands.empty()) commands = {"train"};
+  TrainingOfConfig t{first_training(line.config, commands), {}, find_place(world)};
+  if (line.config.is_block(t.command) && line.config.block(t.command).is_block("SGD"))
+    t.sgd = line.config.block(t.command).block("SGD");
+  plan_cpu(wanted_threads(line.config), t.place, line.config.boolean("forceDeterministicAlgorithms", false));
+  return t;
+}
+
+Action make_training(const std::vector<std::string>& words, const std::string& directory, const std::string& command,
+                     Communicator& ranks, const HostPlace& place, const std::string& parallel) {
+  std::vector<const char*> argv{"trainer"};
+  for (const std::string& w : words) argv.push_back(w.c_str());
   const auto parsed = [&] {
-    std::filesystem::current_path(directory_);  // before currentDirectory= changes it
+    std::filesystem::current_path(directory);  // before currentDirectory= changes it
     return config::parse_command_line(static_cast<int>(argv.size()), argv.data());
   };
   config::CommandLine line = parsed();
   std::string word;
   if (!parallel.empty()) {
-    word = parallel_override(line.config, command_,
+    word = parallel_override(line.config, command,
                              parallel + ";parallelizationStartEpoch=1;parallelizationStartSample=0");
     argv.push_back(word.c_str());
     line = parsed();
@@ -156,20 +172,20 @@ Action MethodTrials::make(Communicator& ranks, const std::string& parallel) {
   config::TopLevel top = config::read_top_level(line.config, ranks.size(), problems, notices);
   problems.throw_if_any();
   top.parallel_train = true;
-  top.command = {command_};
-  const auto device = plan_device(top, place_, false);
+  top.command = {command};
+  const auto device = plan_device(top, place, false);
   auto prepared = prepare(line, top, device.device, ranks, problems, notices);
   problems.throw_if_any();
   for (auto& p : prepared)
     if (p.what && p.what->try_steps) return std::move(*p.what);
-  throw ConfigError(line.config.where(), fmt::format("'{}' does not train", command_),
+  throw ConfigError(line.config.where(), fmt::format("'{}' does not train", command),
                     "command=Train, the name of a training");
 }
 
 Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std::int64_t steps) {
   malloc_trim(0);  // what the trial before has left
   const double before = memory_now();
-  const Action action = make(ranks, parallel);
+  const Action action = make_training(words_, directory_, command_, ranks, place_, parallel);
   const TrialRun trial = action.try_steps(std::min(kWarmUp, steps), steps);
   weights_ = trial.weights, minibatch_ = trial.minibatch;
   Measured m;

@@ -33,6 +33,18 @@ std::string first_training(const config::Record& top, const std::vector<std::str
 // The word of a command line that changes these settings of ParallelTrain.
 std::string parallel_override(const config::Record& top, const std::string& command, const std::string& settings);
 
+// The first training that a command line names, with the settings of SGD. Plans the processor (cpu.h). Collective.
+struct TrainingOfConfig {
+  std::string command;
+  config::Record sgd;
+  HostPlace place;
+};
+TrainingOfConfig find_training(const std::vector<std::string>& words, Communicator& world);
+// The training, made as for a run, with these settings of ParallelTrain in place of its own ("" = its own). Throws
+// ConfigError.
+Action make_training(const std::vector<std::string>& words, const std::string& directory, const std::string& command,
+                     Communicator& ranks, const HostPlace& place, const std::string& parallel);
+
 class MethodTrials {
  public:
   // `words`: of the command line, started in `directory`. The processor must be planned (cpu.h).
@@ -57,7 +69,6 @@ class MethodTrials {
 
  private:
   Measured run(Communicator& ranks, const std::string& parallel, std::int64_t steps);
-  Action make(Communicator& ranks, const std::string& parallel);
 
   const std::vector<std::string> words_;
   const std::string directory_, command_;

@@ -408,6 +408,10 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
     const ThreadLimit limit(training->threads);
     return try_steps(*training, warm_up, steps);
   };
+  action.time_steps = [training](std::int64_t share, double seconds) {
+    const ThreadLimit limit(training->threads);
+    return time_steps(*training, share, seconds);
+  };
   return action;
 }
 

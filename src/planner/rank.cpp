@@ -5,9 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "actions/cpu.h"
 #include "actions/method_trials.h"
-#include "actions/together.h"
+#include "base/exit_codes.h"
 #include "comm/session.h"
 #include "parallel/hybrid/cost.h"
 #include "planner/planner.h"
@@ -47,19 +46,7 @@ void print_records(const std::vector<actions::Forecast>& all, double single, int
 
 void plan(const std::vector<std::string>& words, Communicator& world) {
   const std::string directory = std::filesystem::current_path().string();
-  std::vector<const char*> argv{"trainer"};
-  for (const std::string& w : words) argv.push_back(w.c_str());
-  const auto line = config::parse_command_line(static_cast<int>(argv.size()), argv.data());
-  std::vector<std::string> commands = line.config.strings("command");
-  if (commands.empty()) commands = {"train"};
-  const std::string command = actions::first_training(line.config, commands);
-  config::Record sgd;
-  if (line.config.is_block(command) && line.config.block(command).is_block("SGD"))
-    sgd = line.config.block(command).block("SGD");
-  const HostPlace place = find_place(world);
-  actions::plan_cpu(actions::wanted_threads(line.config), place,
-                    line.config.boolean("forceDeterministicAlgorithms", false));
-
+  const auto [command, sgd, place] = actions::find_training(words, world);
   actions::MethodTrials trials(words, directory, command, world, place);
   trials.size_trials(kSecondsPerTrial);
   const LinkSpeed measured = measure_link(world);
@@ -100,8 +87,8 @@ int run_rank(int argc, char** argv) {
     return 0;
   } catch (const ConfigError& e) {
     if (mpi.world().rank() == 0) std::fprintf(stderr, "%s\n", e.what());
-    mpi.end(actions::wrong_configuration);
-    return actions::wrong_configuration;
+    mpi.end(kWrongConfiguration);
+    return kWrongConfiguration;
   } catch (const std::exception& e) {
     mpi.fail(e.what());
   }

@@ -13,7 +13,8 @@
 namespace tutti::simulator {
 namespace {
 
-constexpr int kServedExchanges = 4;
+// Exchanges at servers that count; fewer with many workers, whose mean is steadier.
+constexpr int served_exchanges(int ranks) { return ranks > 64 ? 2 : 4; }
 constexpr int kFillingSteps = 10, kSteps = 10;  // the first ones fill the pipeline
 
 double steps_of(const Workload& w) { return std::max(1.0, std::floor(w.epoch / w.minibatch)); }
@@ -94,6 +95,7 @@ struct ServedMethod {
   double head = 0;                                         // bytes
   double worker_before = 0, server = 0, worker_after = 0;  // passes
   bool rotates = true;
+  int broadcasts = 1;  // of the weights, at the end of an epoch
 };
 
 Estimate served(const Parts& parts, const Cluster& c, const Workload& w, const ServedMethod& m) {
@@ -107,12 +109,13 @@ Estimate served(const Parts& parts, const Cluster& c, const Workload& w, const S
   load.decode = codec.decode + m.worker_after * parts.pass;
   load.rotates = m.rotates;
   if (c.ranks == 1) return {steps * step, 0};
-  const ServedRun run = run_servers(load, parts.message, c, 1, kServedExchanges);
+  const ServedRun run = run_servers(load, parts.message, c, 1, served_exchanges(c.ranks));
   const double exchanges = std::floor(steps / every), left = steps - exchanges * every;
   const double computing = every * step * c.ranks_per_core();
   // What is left at the end of an epoch is exchanged, too; then all ranks get the weights.
   const double last = left > 0 ? left * step * c.ranks_per_core() + std::max(0.0, run.seconds - computing) : 0;
-  return {exchanges * run.seconds + last + broadcast(parts, c), (exchanges + (left > 0 ? 1 : 0)) * run.sent / steps};
+  return {exchanges * run.seconds + last + m.broadcasts * broadcast(parts, c),
+          (exchanges + (left > 0 ? 1 : 0)) * run.sent / steps};
 }
 
 Model gradients_row(const char* method, const char* bits, const std::string& coding, std::string settings,
@@ -176,7 +179,7 @@ std::vector<Model> models(const Workload& workload) {
                  fmt::format("parallelizationMethod=EASGD;EASGD=[policy=async;period={:.0f};servers={}]",
                              workload.elastic_period, workload.elastic_servers),
                  [](const Parts& p, const Cluster& c, const Workload& w) {
-                   return served(p, c, w, {w.elastic_period, w.elastic_servers, 0, 0, 1, 1, false});
+                   return served(p, c, w, {w.elastic_period, w.elastic_servers, 0, 0, 1, 1, false, 2});
                  },
                  workload.elastic_servers + 1});
   all.push_back({"DataParallelASGD", "32",

@@ -10,7 +10,8 @@
 namespace tutti::simulator {
 namespace {
 
-constexpr double kMostMessages = 64;  // of an exchange, before shards are put together
+// Of a worker's exchange; above that, shards are put together.
+double most_messages(int workers) { return std::clamp(8192.0 / workers, 16.0, 64.0); }
 
 // A thread that waits sleeps about a quarter of the time that it has been idle, and not longer than this: while its
 // rank waits, and while it computes (src/base/nap.h, src/parallel/parameter_server/request_loop.cpp).
@@ -186,7 +187,7 @@ ServerLoad server_load(const Parameters& layout, const std::string& name, int ra
     const double bytes = static_cast<double>(plan.bytes(*codec) - kHeadBytes) + head_bytes;
     load.shards.push_back({plan.owner, static_cast<double>(plan.values), bytes, parts_of(bytes)});
   }
-  const auto together = static_cast<std::size_t>(static_cast<double>(load.shards.size()) / kMostMessages);
+  const auto together = static_cast<std::size_t>(static_cast<double>(load.shards.size()) / most_messages(load.workers));
   if (together < 2) return load;
   std::vector<ShardLoad> fewer;
   for (std::size_t i = 0; i < load.shards.size(); i += together) {

@@ -95,6 +95,17 @@ struct TrialRun {
 };
 TrialRun try_steps(Training&, std::int64_t warm_up, std::int64_t steps);
 
+// src/train/timed_steps.cpp: times steps of so many samples (0 = a minibatch) for about so many seconds. `t` is that of
+// a rank alone without an exchange.
+struct TimedSteps {
+  std::int64_t samples = 0, minibatch = 0, epoch_samples = 0;
+  double seconds = 0, update = 0;  // of a step: all but updates, and these
+  std::vector<double> ready;       // by chunk: seconds until it is announced, without updates
+  std::vector<Slice> slices;       // of the parameters
+  std::vector<GradientChunk> chunks;
+};
+TimedSteps time_steps(Training& t, std::int64_t share, double seconds);
+
 // Resumes or starts, trains to the last epoch, writes checkpoints and the final model. Collective over `world`.
 void train(Training&);
 

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""check_simulator.py -- sets what `trainer simulate` predicts beside what runs on emulated hosts (scripts/cluster.sh)
+achieve: every method, on every number of hosts and every link, with a network of two hidden layers on random data.
+
+  sudo scripts/check_simulator.py build/trainer [--hosts 2,4,8] [--links none,1gbit,100mbit] [--rows FILE] [--only TEXT]
+
+Prints a line per case, the median and the largest error. --rows adds the cases to a file of JSON lines, which
+scripts/simulator_page.py reads. It writes nowhere else than to that file and to a folder in /dev/shm, which it removes.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CORES = 2  # that all hosts share
+STEPS = 24  # of an epoch
+MINIBATCH = 512
+IN_EVERY_STEP = ('DataParallelSGD', 'DataParallelSGD, late', 'ASA')  # methods to which the length of an epoch does not matter
+CONFIG = f'''
+command = Train
+numCPUThreads = 1
+traceLevel = 1
+makeMode = false
+parallelTrain = true
+Train = [
+    action = "train"
+    modelPath = "net.dnn"
+    SimpleNetworkBuilder = [
+        layerSizes = 784:512:512:10
+        layerTypes = "RectifiedLinear"
+        trainingCriterion = "CrossEntropyWithSoftmax"
+        evalCriterion = "ClassificationError"
+    ]
+    SGD = [
+        epochSize = {STEPS * MINIBATCH}
+        minibatchSize = {MINIBATCH}
+        learningRatesPerSample = 0.00001
+        maxEpochs = 3
+        numMBsToShowResult = 1000
+        ParallelTrain = [
+            ModelAveragingSGD = [ blockSize = {6 * MINIBATCH} ]
+            BlockMomentumSGD = [ blockSize = {12 * MINIBATCH} ]
+            EASGD = [ period = 8 ]
+            DataParallelASGD = [ syncPeriod = 256 ]
+        ]
+    ]
+    reader = [ readerType = "SyntheticReader" ; kind = "random" ; samples = {STEPS * MINIBATCH} ]
+]
+'''
+
+
+class Cluster:
+    """Emulated hosts; removed at the end."""
+
+    def __init__(self, hosts, name):
+        self.script, self.name, self.hosts = HERE / 'cluster.sh', name, hosts
+        up = self.call('up', str(hosts), '--cores-per-host', '1')
+        self.mpiexec = up.strip().splitlines()[-1].split()[:-1]
+
+    def call(self, *words):
+        done = subprocess.run([self.script, *words, '--name', self.name], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f'check_simulator.py: {done.stderr.strip() or done.stdout.strip()}')
+        return done.stdout
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.call('down')
+
+
+def environment():
+    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
+
+
+def simulate(trainer, folder, hosts, links):
+    """Rows of the table, by (ranks, link, method, bits)."""
+    table = folder / 'simulate.jsonl'
+    done = subprocess.run([trainer, 'simulate', '--ranks', ','.join(map(str, hosts)), '--links', ','.join(links), '--shared-cores', str(CORES),
+                           '--json', table, 'configFile=net.cntk'], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    print('\n'.join(line for line in done.stdout.splitlines()[:3]), flush=True)
+    rows = [json.loads(line) for line in table.read_text(encoding='utf-8').splitlines()]
+    return {(r['ranks'], r['link'], r['method'], r['bits']): r for r in rows}
+
+
+def measure(trainer, folder, cluster, row):
+    """Samples per second of the median epoch without the first one."""
+    steps = STEPS
+    seconds = steps * MINIBATCH / row['measures']['samples_per_second']
+    if seconds > 3 and row['method'] in IN_EVERY_STEP:
+        steps = 8
+    epochs = 2 if seconds > 3 else max(3, min(9, 1 + round(1.2 / seconds)))
+    words = [*cluster.mpiexec, '-n', str(cluster.hosts), trainer, 'configFile=net.cntk', f'Train=[SGD=[epochSize={steps * MINIBATCH};maxEpochs={epochs};ParallelTrain=[{row["settings"]}]]]']
+    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+    times = [float(t) for t in re.findall(r'epochTime=([\d.]+)s', done.stdout + done.stderr)]
+    if done.returncode != 0 or len(times) < 2:
+        sys.exit(f'{" ".join(map(str, words))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}')
+    return steps * MINIBATCH / statistics.median(times[1:])
+
+
+def check(trainer, folder, options):
+    predicted = simulate(trainer, folder, options.hosts, options.links)
+    results = []
+    for hosts in options.hosts:
+        with Cluster(hosts, options.name) as cluster:
+            for link in options.links:
+                cluster.call('rate', link)
+                for (ranks, at, method, bits), row in predicted.items():
+                    if (ranks, at) != (hosts, link) or options.only not in f'{method} {bits}':
+                        continue
+                    simulated = row['measures']['samples_per_second']
+                    measured = measure(trainer, folder, cluster, row)
+                    error = simulated / measured - 1
+                    results.append({'hosts': hosts, 'link': link, 'method': method, 'bits': bits, 'simulated': simulated, 'measured': measured})
+                    if options.rows:
+                        with options.rows.open('a', encoding='utf-8') as out:
+                            out.write(json.dumps(results[-1]) + '\n')
+                    print(f'{hosts} hosts  {link:>8}  {method:<24} {bits:>3}  simulated {simulated:9.0f}  measured {measured:9.0f}  {100 * error:+6.1f} %', flush=True)
+    return results
+
+
+def report(results):
+    errors = sorted(abs(r['simulated'] / r['measured'] - 1) for r in results)
+    if errors:
+        print(f'{len(errors)} cases: median error {100 * statistics.median(errors):.1f} %, largest {100 * errors[-1]:.1f} %, '
+              f'{sum(e > 0.15 for e in errors)} above 15 %')
+
+
+def numbers(text):
+    return [int(n) for n in text.split(',')]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('trainer', type=Path)
+    parser.add_argument('--hosts', type=numbers, default=[2, 4, 8])
+    parser.add_argument('--links', type=lambda t: t.split(','), default=['none', '1gbit', '100mbit'])
+    parser.add_argument('--rows', type=Path)
+    parser.add_argument('--only', default='', help='methods whose name and bits contain this text')
+    parser.add_argument('--name', default='simcheck', help='of the cluster')
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit('check_simulator.py: ended'))  # takes the hosts down
+    folder = Path(tempfile.mkdtemp(prefix='tutti-simulator-', dir='/dev/shm'))
+    try:
+        (folder / 'net.cntk').write_text(CONFIG, encoding='utf-8')
+        results = check(options.trainer.resolve(), folder, options)
+    finally:
+        shutil.rmtree(folder)
+    report(results)
+
+
+if __name__ == '__main__':
+    main()

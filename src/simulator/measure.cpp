@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "actions/method_trials.h"
+#include "base/clock.h"
+#include "comm/agreement.h"
+#include "parallel/local_sgd/weight_kernels.h"
+#include "train/training.h"
+
+namespace tutti::simulator {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr double kSecondsPerShare = 1.0, kSecondsPerLoop = 0.06;
+constexpr int kRingTag = 31021, kWakeTag = 31022;
+constexpr const char* kAlone =
+    "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32];groups=none;transport=auto";
+
+// The median time of a call, in a loop of about 60 ms.
+template <class Work>
+double seconds_of(const Work& work) {
+  work();  // touches the memory
+  std::vector<double> times;
+  const auto start = Clock::now();
+  do {
+    const auto begun = Clock::now();
+    work();
+    times.push_back(seconds_since(begun));
+  } while (times.size() < 5 || seconds_since(start) < kSecondsPerLoop);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+std::size_t padded_values(const Parameters& layout) {
+  std::size_t end = 0;
+  for (const Slice& s : layout.slices) end = std::max(end, s.offset + s.size());
+  return end;
+}
+
+FloatBuffer drawn(std::size_t n) {
+  FloatBuffer values(n);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (float& v : values.span()) v = normal(random);
+  return values;
+}
+
+// Calls use(rows, columns, offset of the values, offset of the encoded bytes) for every chunk.
+template <class Use>
+void each_chunk(const Parameters& layout, const Codec& codec, const Use& use) {
+  std::size_t at = 0;
+  for (const GradientChunk& c : layout.chunks) {
+    const std::size_t rows = layout.slices[c.slice].rows;
+    use(rows, c.columns, layout.offset(c), at);
+    at += codec.bytes(rows, c.columns);
+  }
+}
+
+// The mean over the first `busy` ranks. Collective.
+double mean(Communicator& world, double mine, int busy) {
+  const auto all = from_all(world, mine);
+  double sum = 0;
+  for (int r = 0; r < busy; ++r) sum += all[static_cast<std::size_t>(r)];
+  return sum / busy;
+}
+
+// Ranks that do not measure sleep until the others are done.
+void sleep_until_woken(Communicator& world) {
+  std::byte nothing{};
+  const auto woken = world.receive(0, kWakeTag, {&nothing, 1});
+  while (!woken->done()) std::this_thread::sleep_for(2ms);
+}
+void wake(Communicator& world, int from) {
+  const std::byte nothing{};
+  for (int r = from; r < world.size(); ++r) world.send(r, kWakeTag, {&nothing, 1})->wait();
+}
+
+// Seconds per message of a window that every rank sends to the next one.
+double seconds_per_message(Communicator& ranks, std::size_t bytes, int window, int rounds) {
+  std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(window)), in(out.size());
+  std::vector<std::unique_ptr<Transfer>> transfers;
+  const int next = (ranks.rank() + 1) % ranks.size(), previous = (ranks.rank() + ranks.size() - 1) % ranks.size();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i].resize(bytes), in[i].resize(bytes);
+    transfers.push_back(ranks.plan_receive(previous, kRingTag, in[i]));
+  }
+  for (auto& bytes_out : out) transfers.push_back(ranks.plan_send(next, kRingTag, bytes_out));
+  ranks.barrier();
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    const auto start = Clock::now();
+    for (auto& t : transfers) t->start();
+    for (auto& t : transfers) t->wait();
+    times.push_back(seconds_since(start) / window);
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  const auto all = from_all(ranks, *middle);
+  return *std::ranges::max_element(all);
+}
+
+double setting(const config::Record& sgd, const char* method, const char* key, double otherwise) {
+  if (!sgd.is_block("ParallelTrain")) return otherwise;
+  const config::Record parallel = sgd.block("ParallelTrain");
+  if (!parallel.is_block(method)) return otherwise;
+  const config::Record block = parallel.block(method);
+  if (!block.has(key)) return otherwise;
+  const auto values = block.strings(key);  // of a schedule the first one
+  return values.empty() ? otherwise : std::stod(values[0]);
+}
+
+Workload workload_of(const config::Record& sgd, std::int64_t minibatch, std::int64_t epoch) {
+  Workload w;
+  w.minibatch = static_cast<double>(minibatch), w.epoch = static_cast<double>(epoch);
+  for (auto [method, period] :
+       {std::pair("ModelAveragingSGD", &w.averaging), std::pair("BlockMomentumSGD", &w.momentum)})
+    *period = {setting(sgd, method, "blockSizePerWorker", period->each), setting(sgd, method, "blockSize", 0)};
+  w.elastic_period = setting(sgd, "EASGD", "period", w.elastic_period);
+  w.elastic_servers = static_cast<int>(setting(sgd, "EASGD", "servers", 0));
+  w.push_period = setting(sgd, "DataParallelASGD", "syncPeriod", w.push_period);
+  w.push_servers = static_cast<int>(setting(sgd, "DataParallelASGD", "servers", 0));
+  if (sgd.is_block("ParallelTrain")) {
+    const std::string groups = sgd.block("ParallelTrain").string("groups", std::string("none"));
+    if (groups.starts_with("size:")) w.group = std::stoi(groups.substr(5));
+  }
+  return w;
+}
+
+// Steps of all shares that ranks may have, by ascending samples. Collective over the ranks that measure.
+std::vector<TimedSteps> time_shares(const actions::Action& action, const std::vector<int>& ranks, std::int64_t per_rank,
+                                    Communicator& together) {
+  std::vector<TimedSteps> timed = {action.time_steps(0, per_rank > 0 ? 0 : kSecondsPerShare)};  // one rank
+  const std::int64_t minibatch = timed[0].samples;
+  std::set<std::int64_t> shares;
+  for (const int n : ranks) shares.insert(per_rank > 0 ? per_rank : std::max<std::int64_t>(1, minibatch / n));
+  shares.erase(minibatch);
+  for (const std::int64_t share : shares) {
+    together.barrier();
+    timed.push_back(action.time_steps(share, kSecondsPerShare));
+  }
+  if (per_rank > 0 && timed.size() > 1) timed.erase(timed.begin());
+  std::ranges::sort(timed, {}, &TimedSteps::samples);
+  return timed;
+}
+
+}  // namespace
+
+CodecCost measure_codec(const Parameters& layout, const std::string& name) {
+  constexpr std::size_t kBlock = 4096;  // values that an owner adds at a time (src/collective/all_reduce.cpp)
+  const auto codec = make_codec(coding(name));
+  const std::size_t n = padded_values(layout);
+  FloatBuffer values = drawn(n), residual(codec->lossy() ? n : 0);
+  std::size_t bytes = 0;
+  each_chunk(layout, *codec, [&](std::size_t rows, std::size_t columns, std::size_t, std::size_t at) {
+    bytes = at + codec->bytes(rows, columns);
+  });
+  MessageBytes encoded(bytes, *codec);
+  FloatBuffer block(std::max<std::size_t>(kBlock, n));
+  const double count = values_of(layout);
+  CodecCost cost;
+  cost.encode =
+      seconds_of([&] {
+        each_chunk(layout, *codec, [&](std::size_t rows, std::size_t columns, std::size_t from, std::size_t at) {
+          codec->encode(rows, columns, values.data() + from, codec->lossy() ? residual.data() + from : nullptr,
+                        encoded.data() + at);
+        });
+      }) /
+      count;
+  cost.decode =
+      seconds_of([&] {
+        each_chunk(layout, *codec, [&](std::size_t rows, std::size_t columns, std::size_t to, std::size_t at) {
+          codec->decode(rows, columns, encoded.data() + at, values.data() + to);
+        });
+      }) /
+      count;
+  cost.add = seconds_of([&] {
+               each_chunk(layout, *codec, [&](std::size_t rows, std::size_t columns, std::size_t, std::size_t at) {
+                 const std::size_t step = std::max<std::size_t>(1, kBlock / std::max<std::size_t>(1, rows));
+                 for (std::size_t c = 0; c < columns; c += step)
+                   codec->decode_add(rows, std::min(step, columns - c), encoded.data() + at + codec->bytes(rows, c),
+                                     block.data());
+               });
+             }) /
+             count;
+  return cost;
+}
+
+double measure_pass(const Parameters& layout) {
+  const std::size_t n = padded_values(layout);
+  FloatBuffer common = drawn(n), own = drawn(n), offer(n);
+  const WeightKernels& kernels = weight_kernels_for(common.memory());
+  return seconds_of([&] {
+           kernels.run(weights::Offer{common.data(), own.data(), offer.data(), 0.5f}, n);
+         }) /
+         static_cast<double>(n);
+}
+
+MessageCost measure_messages(Communicator& ranks) {
+  if (ranks.size() == 1) return {};
+  MessageCost cost;
+  cost.per_message = seconds_per_message(ranks, 64, 64, 60);
+  const auto large = static_cast<std::size_t>(kLargestPart);
+  cost.per_byte = std::max(0.0, seconds_per_message(ranks, large, 32, 60) - cost.per_message) / kLargestPart;
+  cost.latency = std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - cost.per_message);
+  return cost;
+}
+
+Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank, int busy,
+                 Communicator& world) {
+  const std::string directory = std::filesystem::current_path().string();
+  const actions::TrainingOfConfig training = actions::find_training(words, world);
+  const auto alone = world.split(world.rank());
+  const bool measures = world.rank() < busy;
+  const auto together = world.split(measures ? 0 : 1);
+  Measured m;
+  std::vector<TimedSteps> timed;
+  std::map<std::string, CodecCost> codecs;
+  double pass = 0;
+  // On all ranks, so that all throw if the config is wrong.
+  const auto action = actions::make_training(words, directory, training.command, *alone, training.place, kAlone);
+  if (measures) {
+    timed = time_shares(action, ranks, per_rank, *together);
+    m.parts.layout.slices = timed[0].slices, m.parts.layout.chunks = timed[0].chunks;
+    for (Slice& s : m.parts.layout.slices) s.sparse_gradient = false;
+    for (const char* name : {"32", "16", "float16", "4", "1"}) {
+      together->barrier();
+      codecs[name] = measure_codec(m.parts.layout, name);
+    }
+    pass = measure_pass(m.parts.layout);
+    if (world.rank() == 0) wake(world, busy);
+  } else {
+    sleep_until_woken(world);
+  }
+  m.parts.message = measure_messages(world);
+  // What ranks measured at once counts on the average.
+  timed.resize(from_all(world, timed.size())[0]);
+  for (TimedSteps& t : timed) {
+    StepCost step{t.samples, mean(world, t.seconds, busy), {}};
+    t.ready.resize(from_all(world, t.ready.size())[0]);
+    for (const double r : t.ready) step.ready.push_back(mean(world, r, busy));
+    m.parts.steps.push_back(std::move(step));
+  }
+  for (const char* name : {"32", "16", "float16", "4", "1"}) {
+    CodecCost& c = codecs[name];
+    m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};
+  }
+  m.parts.pass = mean(world, pass, busy);
+  const double update = mean(world, timed.back().update, busy);
+  if (world.rank() != 0) return m;
+  m.weights = values_of(m.parts.layout);
+  m.parts.update = update / m.weights;
+  m.workload = workload_of(training.sgd, timed[0].minibatch, timed[0].epoch_samples);
+  return m;
+}
+
+}  // namespace tutti::simulator
