@@ -122,6 +122,37 @@ class SummaryTest(support.TrainerTest):
         self.assertEqual(once.replace('once.log', 'run.log'), twice)
 
 
+class TimeToAccuracyTest(unittest.TestCase):
+    def setUp(self):
+        sys.path.insert(0, str(support.SOURCE / 'scripts'))
+        self.addCleanup(sys.path.remove, str(support.SOURCE / 'scripts'))
+        import time_to_accuracy
+        import time_to_accuracy_page
+        self.script, self.page = time_to_accuracy, time_to_accuracy_page
+
+    def results(self, *seconds, limit=45):
+        """Of one rank on MNIST: a run for each number, None for one that missed the target."""
+        runs = [{'network': 'mnist', 'hosts': 1, 'link': 'none', 'method': 'one', 'seed': i, 'limit': limit, 'reached': s is not None,
+                 'evaluations': [[1, 97], [s or limit, 99]]} for i, s in enumerate(seconds)]
+        return self.page.Results(self.script.NETWORKS, self.script.METHODS, runs).cell(('mnist', 1, 'none', 'one'))
+
+    def test_the_best_and_the_worst_do_not_count(self):
+        self.assertEqual(self.results(10, 20, 90), '20.0 (2)')
+        self.assertEqual(self.results(10, 20, 30, 40, 50), '30.0 (2)')
+        self.assertEqual(self.results(10, 20), '15.0 (2, 2 seeds)')
+        self.assertEqual(self.results(10, 20, None), '20.0 (2)')
+        self.assertEqual(self.results(10, None, None), '> 45')
+        self.assertEqual(self.results(10, None), '> 45')
+
+    def test_settings_depend_on_method_and_ranks(self):
+        network, methods = self.script.NETWORKS['mnist'], self.script.METHODS
+        alone, averaged = (self.script.sgd_settings(network, methods['easgd'], ranks) for ranks in (1, 4))
+        self.assertIn('minibatchSize=64;learningRatesPerMB=0.4*5', alone)
+        self.assertNotIn('ParallelTrain', alone)
+        self.assertIn('minibatchSize=256;learningRatesPerMB=6.4*5', averaged)
+        self.assertIn('ParallelTrain=[parallelizationMethod=EASGD;EASGD=[period=10]]', averaged)
+
+
 class ExchangeReportTest(unittest.TestCase):
     def test_rows(self):
         sys.path.insert(0, str(support.SOURCE / 'benchmarks'))
