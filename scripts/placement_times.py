@@ -77,7 +77,7 @@ def put(text):
 def main():
     options = parse()
     with tempfile.TemporaryDirectory() as work:
-        bench_options = types.SimpleNamespace(quick=False, minutes=options.minutes, no_hosts=False, parts=[], name='', trainer=options.trainer,
+        bench_options = types.SimpleNamespace(quick=False, resume=False, minutes=options.minutes, no_hosts=False, parts=[], name='', trainer=options.trainer,
                                               work=pathlib.Path(work), pages=ROOT / 'docs' / 'results')
         rows = []
         with common.Bench('placement-times', bench_options, ()) as bench:

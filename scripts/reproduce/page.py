@@ -80,7 +80,7 @@ class Page:
                  f'    scripts/reproduce.sh {bench.source}{" --quick" if bench.quick else ""}{parts}',
                  '\n'.join(self.wrapped(line, '- ') for line in (
                      f'Machine: {model}, {number} cores, {isa}; {hosts}.',
-                     f'Size: {size}; it took {bench.used() / 60:.1f}.',
+                     f'Size: {size}; it took {bench.used() / 60:.1f}{", in parts with --continue" if bench.options.resume else ""}.',
                      f'Date: {datetime.date.today().isoformat()}, commit {commit()}.'))]
         if self.differences:
             lines += ['What differs from the original set-up:', '\n'.join(self.wrapped(d, '- ') for d in self.differences)]
