@@ -34,7 +34,7 @@ Train = [
         layerTypes = "RectifiedLinear"
         trainingCriterion = "CrossEntropyWithSoftmax"
     ]
-    SGD = [ epochSize = {PER_RANK * max(RANKS) * 1000} ; minibatchSize = {PER_RANK} ; learningRatesPerSample = 0.00001 ; maxEpochs = 1 ]
+    SGD = [ epochSize = {PER_RANK * max(RANKS) * 1000} ; minibatchSize = {2 * PER_RANK} ; learningRatesPerSample = 0.00001 ; maxEpochs = 1 ]
     reader = [ readerType = "SyntheticReader" ; kind = "random" ; samples = 60000 ]
 ]
 '''
@@ -158,28 +158,62 @@ def scaling(table, link):
     return text + ['']
 
 
+NO_TABLE = ['## 16 to 1,024 ranks', '', 'Not computed yet for this page. This computes it, and adds the tables and a plot:', '',
+            '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '']
+
+
 def page(head, table, rows, notes):
     where = f'{os.cpu_count()} cores of {processor()}, {datetime.date.today()}, commit {command("git", "rev-parse", "--short", "HEAD")}'
     text = ['# Simulated and measured', '',
-            'What [trainer simulate](../simulate.md) predicts, beside runs on emulated hosts, and what it predicts for clusters that are', 'not there.', '',
+            'What [trainer simulate](../simulate.md) predicts, beside runs on emulated hosts, and for clusters that are not there.', '',
             f'Machine: {where}.', '', '## Against runs', '',
-            'MLP 784-512-512-10, 512 samples per minibatch of all ranks, epochs of 24 minibatches, random data; model averaging every 6 minibatches,',
-            'block momentum every 12, EASGD every 8, a push after 256 samples of a worker. 2, 4 and 8 hosts of `scripts/cluster.sh` share two',
-            'cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
+            'MLP 784-512-512-10, 512 samples per minibatch of all ranks, epochs of 24 minibatches, random data; model averaging every 6 '
+            'minibatches, block momentum every 12, EASGD every 8, a push after 256 samples of a worker. The hosts of `scripts/cluster.sh` share '
+            'two cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
             '    sudo scripts/check_simulator.py build/trainer --rows rows.jsonl', '']
     text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', *notes, '']
-    text += ['Latency of links cannot be emulated there, so `--latency` is not part of this comparison.', '',
-             '## 16 to 1,024 ranks', '',
-             f'MLP 784-3x2048-10, {PER_RANK} samples per rank and minibatch, one thread per rank, a latency of {LATENCY}; periods are the defaults: model averaging',
-             'every 40,000 samples of a rank, block momentum every 120,000, EASGD every 10 minibatches, a push every 256 samples. In brackets:',
-             'the speed-up as a share of the number of ranks. This is no measurement.', '',
-             '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '', '![efficiency by ranks](simulator.svg)', '']
-    text += ['```', *head, '```', '']
-    for link in LINKS:
-        text += scaling(table, link)
+    text += ['Latency of links cannot be emulated there, so `--latency` is not part of this comparison.', '']
+    text += many_ranks(head, table) if table else NO_TABLE
     text += ['## What breaks first', '', 'The assumption that fails first on many real hosts, by method:', '']
     text += [f'- **{method}**: {what}.' for method, what in ASSUMPTIONS.items()]
     return '\n'.join(wrap(line) for line in text) + '\n'
+
+
+def many_ranks(head, table):
+    text = ['## 16 to 1,024 ranks', '',
+            f'MLP 784-3x2048-10, {PER_RANK} samples per rank and minibatch, one thread per rank, a latency of {LATENCY}; periods are the defaults: '
+            'model averaging every 40,000 samples of a rank, block momentum every 120,000, EASGD every 10 minibatches, a push every 256 samples. '
+            'In brackets: the speed-up as a share of the number of ranks. This is no measurement.', '',
+            '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '']
+
+
+def page(head, table, rows, notes):
+    where = f'{os.cpu_count()} cores of {processor()}, {datetime.date.today()}, commit {command("git", "rev-parse", "--short", "HEAD")}'
+    text = ['# Simulated and measured', '',
+            'What [trainer simulate](../simulate.md) predicts, beside runs on emulated hosts, and for clusters that are not there.', '',
+            f'Machine: {where}.', '', '## Against runs', '',
+            'MLP 784-512-512-10, 512 samples per minibatch of all ranks, epochs of 24 minibatches, random data; model averaging every 6 '
+            'minibatches, block momentum every 12, EASGD every 8, a push after 256 samples of a worker. The hosts of `scripts/cluster.sh` share '
+            'two cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
+            '    sudo scripts/check_simulator.py build/trainer --rows rows.jsonl', '']
+    text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', *notes, '']
+    text += ['Latency of links cannot be emulated there, so `--latency` is not part of this comparison.', '']
+    text += many_ranks(head, table) if table else NO_TABLE
+    text += ['## What breaks first', '', 'The assumption that fails first on many real hosts, by method:', '']
+    text += [f'- **{method}**: {what}.' for method, what in ASSUMPTIONS.items()]
+    return '\n'.join(wrap(line) for line in text) + '\n'
+
+
+def many_ranks(head, table):
+    text = ['## 16 to 1,024 ranks', '',
+            f'MLP 784-3x2048-10, {PER_RANK} samples per rank and minibatch, one thread per rank, a latency of {LATENCY}; periods are the defaults: model averaging',
+            'every 40,000 samples of a rank, block momentum every 120,000, EASGD every 10 minibatches, a push every 256 samples. In brackets:',
+            'the speed-up as a share of the number of ranks. This is no measurement.', '',
+            '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '', '![efficiency by ranks](simulator.svg)', '']
+    text += ['```', *head, '```', '']
+    for link in LINKS:
+        text += scaling(table, link)
+    return text
 
 
 def wrap(line):
@@ -201,9 +235,12 @@ def main():
     parser.add_argument('trainer', type=Path)
     parser.add_argument('--rows', type=Path, required=True, help='from check_simulator.py')
     parser.add_argument('--table', type=Path, help='keeps the simulation in this file, or takes it from there')
+    parser.add_argument('--only-rows', action='store_true', help='writes no tables of many ranks')
     parser.add_argument('--notes', type=Path, help='lines for the page, below the errors')
     options = parser.parse_args()
-    if options.table and options.table.exists():
+    if options.only_rows:
+        lines = [json.dumps({'head': []})]
+    elif options.table and options.table.exists():
         lines = options.table.read_text(encoding='utf-8').splitlines()
     else:
         lines = simulate(options.trainer.resolve())
@@ -213,7 +250,8 @@ def main():
     rows = [json.loads(line) for line in options.rows.read_text(encoding='utf-8').splitlines()]
     notes = options.notes.read_text(encoding='utf-8').splitlines() if options.notes else []
     folder = SOURCE / 'docs/results'
-    (folder / 'simulator.svg').write_text(plot(table), encoding='utf-8')
+    if table:
+        (folder / 'simulator.svg').write_text(plot(table), encoding='utf-8')
     (folder / 'simulator.md').write_text(page(head, table, rows, notes), encoding='utf-8')
 
 

@@ -143,7 +143,7 @@ std::vector<TimedSteps> time_shares(const actions::Action& action, const std::ve
   const std::int64_t minibatch = timed[0].samples;
   std::set<std::int64_t> shares;
   for (const int n : ranks) shares.insert(per_rank > 0 ? per_rank : std::max<std::int64_t>(1, minibatch / n));
-  shares.erase(minibatch);
+  if (per_rank == 0) shares.erase(minibatch);  // it is timed by now
   for (const std::int64_t share : shares) {
     together.barrier();
     timed.push_back(action.time_steps(share, kSecondsPerShare));
