@@ -5,7 +5,7 @@
 
   scripts/simulator_page.py build/trainer --rows rows.jsonl
 
-Writes docs/results/simulator.md and docs/results/simulator.svg of this source tree.
+Writes docs/results/simulator.md and docs/results/simulator.svg of this source tree; what was written by hand between the marks stays.
 """
 import argparse
 import datetime
@@ -164,6 +164,15 @@ NO_TABLE = ['## 16 to 1,024 ranks', '', 'Not computed yet for this page. This co
             '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '']
 
 
+SEEN, END_OF_SEEN = '<!-- what was seen, by hand -->', '<!-- end -->'
+
+
+def written_by_hand(page_file):
+    """The lines between the marks of the page, which a new one keeps."""
+    lines = page_file.read_text(encoding='utf-8').splitlines() if page_file.exists() else []
+    return lines[lines.index(SEEN) + 1:lines.index(END_OF_SEEN)] if SEEN in lines and END_OF_SEEN in lines else []
+
+
 def page(head, table, rows, notes):
     where = f'{os.cpu_count()} cores of {processor()}, {datetime.date.today()}, commit {command("git", "rev-parse", "--short", "HEAD")}'
     text = ['# Simulated and measured', '',
@@ -173,7 +182,7 @@ def page(head, table, rows, notes):
             'minibatches, block momentum every 12, EASGD every 8, a push after 256 samples of a worker. The hosts of `scripts/cluster.sh` share '
             'two cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
             '    sudo scripts/check_simulator.py build/trainer --rows rows.jsonl', '']
-    text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', *notes, '']
+    text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', SEEN, *notes, END_OF_SEEN, '']
     text += ['Latency of links cannot be emulated there, so `--latency` is not part of this comparison.', '']
     text += many_ranks(head, table) if table else NO_TABLE
     text += ['## What breaks first', '', 'The assumption that fails first on many real hosts, by method:', '']
@@ -186,31 +195,6 @@ def many_ranks(head, table):
             f'MLP 784-3x2048-10, {PER_RANK} samples per rank and minibatch, one thread per rank, a latency of {LATENCY}; periods are the defaults: '
             'model averaging every 40,000 samples of a rank, block momentum every 120,000, EASGD every 10 minibatches, a push every 256 samples. '
             'In brackets: the speed-up as a share of the number of ranks. This is no measurement.', '',
-            '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '']
-
-
-def page(head, table, rows, notes):
-    where = f'{os.cpu_count()} cores of {processor()}, {datetime.date.today()}, commit {command("git", "rev-parse", "--short", "HEAD")}'
-    text = ['# Simulated and measured', '',
-            'What [trainer simulate](../simulate.md) predicts, beside runs on emulated hosts, and for clusters that are not there.', '',
-            f'Machine: {where}.', '', '## Against runs', '',
-            'MLP 784-512-512-10, 512 samples per minibatch of all ranks, epochs of 24 minibatches, random data; model averaging every 6 '
-            'minibatches, block momentum every 12, EASGD every 8, a push after 256 samples of a worker. The hosts of `scripts/cluster.sh` share '
-            'two cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
-            '    sudo scripts/check_simulator.py build/trainer --rows rows.jsonl', '']
-    text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', *notes, '']
-    text += ['Latency of links cannot be emulated there, so `--latency` is not part of this comparison.', '']
-    text += many_ranks(head, table) if table else NO_TABLE
-    text += ['## What breaks first', '', 'The assumption that fails first on many real hosts, by method:', '']
-    text += [f'- **{method}**: {what}.' for method, what in ASSUMPTIONS.items()]
-    return '\n'.join(wrap(line) for line in text) + '\n'
-
-
-def many_ranks(head, table):
-    text = ['## 16 to 1,024 ranks', '',
-            f'MLP 784-3x2048-10, {PER_RANK} samples per rank and minibatch, one thread per rank, a latency of {LATENCY}; periods are the defaults: model averaging',
-            'every 40,000 samples of a rank, block momentum every 120,000, EASGD every 10 minibatches, a push every 256 samples. In brackets:',
-            'the speed-up as a share of the number of ranks. This is no measurement.', '',
             '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '', '![efficiency by ranks](simulator.svg)', '']
     text += ['```', *(part for line in head for part in textwrap.wrap(line, 118, subsequent_indent='  ')), '```', '']
     for link in LINKS:
@@ -238,7 +222,6 @@ def main():
     parser.add_argument('--rows', type=Path, required=True, help='from check_simulator.py')
     parser.add_argument('--table', type=Path, help='keeps the simulation in this file, or takes it from there')
     parser.add_argument('--only-rows', action='store_true', help='writes no tables of many ranks')
-    parser.add_argument('--notes', type=Path, help='lines for the page, below the errors')
     options = parser.parse_args()
     if options.only_rows:
         lines = [json.dumps({'head': []})]
@@ -250,8 +233,8 @@ def main():
             options.table.write_text('\n'.join(lines) + '\n', encoding='utf-8')
     head, table = read_table(lines)
     rows = [json.loads(line) for line in options.rows.read_text(encoding='utf-8').splitlines()]
-    notes = options.notes.read_text(encoding='utf-8').splitlines() if options.notes else []
     folder = SOURCE / 'docs/results'
+    notes = written_by_hand(folder / 'simulator.md')
     if table:
         (folder / 'simulator.svg').write_text(plot(table), encoding='utf-8')
     (folder / 'simulator.md').write_text(page(head, table, rows, notes), encoding='utf-8')
