@@ -64,18 +64,19 @@ def row_of(title, link, times):
             f'{times["auto"] / times["replicate"]:.2f}' if times['auto'] and times['replicate'] else None]
 
 
+TARGET = ROOT / 'docs' / 'results' / 'hybrid.md'
+MARK = re.compile(r'(<!-- placement_times.py -->\n).*(<!-- end -->)', re.DOTALL)
+
+
 def put(text):
     """Between the marks in the page."""
-    target = ROOT / 'docs' / 'results' / 'hybrid.md'
-    old = target.read_text(encoding='utf-8')
-    mark = re.compile(r'(<!-- placement_times.py -->\n).*(<!-- end -->)', re.DOTALL)
-    if not mark.search(old):
-        sys.exit(f'error: {target} has no <!-- placement_times.py --> ... <!-- end -->')
-    target.write_text(mark.sub(lambda m: f'{m[1]}\n{text}\n\n{m[2]}', old), encoding='utf-8')
+    TARGET.write_text(MARK.sub(lambda m: f'{m[1]}\n{text}\n\n{m[2]}', TARGET.read_text(encoding='utf-8')), encoding='utf-8')
 
 
 def main():
     options = parse()
+    if options.write and not MARK.search(TARGET.read_text(encoding='utf-8')):
+        sys.exit(f'error: {TARGET} has no <!-- placement_times.py --> ... <!-- end -->')
     with tempfile.TemporaryDirectory() as work:
         bench_options = types.SimpleNamespace(quick=False, resume=False, minutes=options.minutes, no_hosts=False, parts=[], name='', trainer=options.trainer,
                                               work=pathlib.Path(work), pages=ROOT / 'docs' / 'results')
