@@ -169,7 +169,8 @@ std::string choose(const AutoRun& run, const AutoTraining& t, Communicator& worl
                                   choice.samples_per_second, choice.ranks);
       return c.settings;
     }
-  choice = {.method = candidate_name(all[0])};
+  choice = {};
+  choice.method = candidate_name(all[0]);
   if (world.size() == 1) {
     choice.reason = "as one rank exchanges nothing; nothing was timed";
     return all[0].settings;

@@ -37,6 +37,15 @@ void on_text(void* user, const XML_Char* text, int n) {
   if (walk.path.size() >= 2) (*walk.texts)[walk.path.back()].append(text, static_cast<std::size_t>(n));
 }
 
+// Expat 2.9 deprecates the function of earlier versions.
+std::uint64_t line_number(XML_ParserStruct* parser) {
+#if XML_MAJOR_VERSION > 2 || XML_MINOR_VERSION >= 9
+  return XML_GetCurrentLineNumber64(parser);
+#else
+  return XML_GetCurrentLineNumber(parser);
+#endif
+}
+
 }  // namespace
 
 OpencvXml::OpencvXml(std::string path) : path_(std::move(path)) {
@@ -50,8 +59,7 @@ OpencvXml::OpencvXml(std::string path) : path_(std::move(path)) {
   XML_SetElementHandler(parser.get(), on_start, on_end);
   XML_SetCharacterDataHandler(parser.get(), on_text);
   if (XML_Parse(parser.get(), content.data(), static_cast<int>(content.size()), XML_TRUE) != XML_STATUS_OK)
-    fail(fmt::format("line {}: {}", XML_GetCurrentLineNumber(parser.get()),
-                     XML_ErrorString(XML_GetErrorCode(parser.get()))));
+    fail(fmt::format("line {}: {}", line_number(parser.get()), XML_ErrorString(XML_GetErrorCode(parser.get()))));
 }
 
 void OpencvXml::fail(const std::string& why) const {
