@@ -3,7 +3,16 @@
 // before it are used up, so that it shows at the same step whatever the timing.
 #include "reader/prefetch_reader.h"
 
+#include <algorithm>
+
 namespace tutti::reader {
+namespace {
+
+// Waking a thread that sleeps costs both sides some microseconds, more where they share a core.
+constexpr std::chrono::microseconds quick{10};
+constexpr int quick_in_a_row = 16;
+
+}  // namespace
 
 PrefetchReader::PrefetchReader(MinibatchMaker maker, std::size_t depth) : maker_(std::move(maker)) {
   for (std::size_t i = 0; i < depth + 1; ++i) ring_.emplace_back(maker_.streams());
@@ -56,8 +65,9 @@ const Batch* PrefetchReader::next() {
   // taken early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late
   // rank.
   early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
+  if (alone_ && made_ == taken_ && running_ && !busy_) make_one(lock);
   waits_ = true;
-  if (from_queue_) wake_worker_.notify_one();
+  if (from_queue_ && !alone_) wake_worker_.notify_one();
   wake_caller_.wait(lock, [&] { return made_ > taken_ || !running_; });
   waits_ = false;
   given_ = Clock::now();
@@ -67,7 +77,7 @@ const Batch* PrefetchReader::next() {
   }
   Share& share = ring_[taken_ % ring_.size()];
   ++taken_;
-  wake_worker_.notify_one();
+  if (!alone_) wake_worker_.notify_one();
   return &share.finish();
 }
 
@@ -76,8 +86,9 @@ const Batch* PrefetchReader::ahead() {
   return made_ > taken_ ? &ring_[taken_ % ring_.size()].finish() : nullptr;
 }
 
-// How many are to be ready beside the one in use.
+// How many the thread is to have ready beside the one in use.
 std::size_t PrefetchReader::wanted() const {
+  if (alone_) return 0;
   if (from_queue_) return waits_ || early_ ? 1 : 0;
   return ring_.size() - 1;  // one place stays with the caller, who may still be reading the share taken last
 }
@@ -85,29 +96,40 @@ std::size_t PrefetchReader::wanted() const {
 void PrefetchReader::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_worker_.wait(lock, [&] { return quit_ || (running_ && made_ - taken_ < wanted()); });
+    wake_worker_.wait(lock, [&] { return quit_ || (running_ && !busy_ && made_ - taken_ < wanted()); });
     if (quit_) return;
-    Share& share = ring_[made_ % ring_.size()];
-    busy_ = true;
-    lock.unlock();
-    bool more = false;
-    std::exception_ptr failure;
-    const auto start = Clock::now();
-    try {
-      more = maker_.make(share);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    lock.lock();
-    busy_ = false;
-    making_ = Clock::now() - start;
-    if (running_) {
-      if (more) ++made_;
-      running_ = more;
-      failure_ = failure;
-    }
+    make_one(lock);
     wake_caller_.notify_all();
   }
+}
+
+// Makes the next minibatch, in the thread or in the caller.
+void PrefetchReader::make_one(std::unique_lock<std::mutex>& lock) {
+  Share& share = ring_[made_ % ring_.size()];
+  busy_ = true;
+  lock.unlock();
+  bool more = false;
+  std::exception_ptr failure;
+  const auto start = Clock::now();
+  try {
+    more = maker_.make(share);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  busy_ = false;
+  making_ = Clock::now() - start;
+  choose_maker();
+  if (!running_) return;
+  if (more) ++made_;
+  running_ = more;
+  failure_ = failure;
+}
+
+// A single slow one hands over to the thread: the next are often slow as well.
+void PrefetchReader::choose_maker() {
+  quick_ = making_ < quick ? std::min(quick_ + 1, quick_in_a_row) : 0;
+  alone_ = quick_ == quick_in_a_row;
 }
 
 }  // namespace tutti::reader

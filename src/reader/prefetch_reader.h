@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// prefetch_reader.h -- a Reader whose thread prepares the next minibatches while the current one computes.
+// prefetch_reader.h -- a Reader whose thread prepares the next minibatches while the current one computes. The caller makes
+// them itself while that is quicker than waking the thread.
 #pragma once
 
 #include <chrono>
@@ -29,17 +30,19 @@ class PrefetchReader final : public Reader {
  private:
   using Clock = std::chrono::steady_clock;
   void work();
+  void make_one(std::unique_lock<std::mutex>&);
+  void choose_maker();
   void halt(std::unique_lock<std::mutex>&);
   std::size_t wanted() const;
 
-  MinibatchMaker maker_;  // the thread's while busy_, else the caller's
+  MinibatchMaker maker_;  // whose make_one() runs while busy_, else the caller's
   std::vector<Share> ring_;
 
   std::mutex mutex_;
   std::condition_variable wake_worker_, wake_caller_;
   std::size_t made_ = 0, taken_ = 0;  // minibatches of this epoch so far; share i lies at i % ring size
   bool running_ = false;              // there is more to make
-  bool busy_ = false;                 // the thread is making one, without the lock
+  bool busy_ = false;                 // one is being made, without the lock
   bool quit_ = false;
   bool waits_ = false;  // the caller has nothing to do
   // Where work units are handed out: whether one is made ready while the caller works, from how long making and working
@@ -47,6 +50,8 @@ class PrefetchReader final : public Reader {
   bool from_queue_ = false, early_ = false;
   Clock::time_point given_;
   Clock::duration making_{};
+  bool alone_ = false;  // the caller makes them, the thread sleeps
+  int quick_ = 0;       // made in a row in less time than a thread takes to wake up
   std::exception_ptr failure_;
   std::thread worker_;
 };

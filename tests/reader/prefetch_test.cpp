@@ -96,6 +96,43 @@ TEST(Prefetch, ErrorsComeAtTheirStep) {
   }
 }
 
+// Sleeps in every fourth run of fifty minibatches, and fails from number `after` on.
+class UnevenSource final : public SequenceSource {
+ public:
+  explicit UnevenSource(int after = 1'000'000) : after_(after) {}
+  const std::vector<StreamInfo>& streams() const override { return numbers_.streams(); }
+  const SequenceIndex& index() override { return numbers_.index(); }
+  void read(std::span<const std::uint32_t> sequences, Share& share) override {
+    if (made_ / 50 % 4 == 1) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    if (made_++ == after_) throw Error("the disk is gone");
+    numbers_.read(sequences, share);
+  }
+
+ private:
+  NumberedSource numbers_{std::vector<std::uint32_t>(1200, 1)};
+  int after_, made_ = 0;
+};
+
+// Quick minibatches are made by the caller and slow ones by the thread: the order does not depend on who makes them.
+TEST(Prefetch, QuickAndSlowMinibatchesTakeTurns) {
+  DirectReader direct(MinibatchMaker(std::make_unique<UnevenSource>(), {}));
+  PrefetchReader ahead(MinibatchMaker(std::make_unique<UnevenSource>(), {}));
+  for (const std::int64_t epoch : {0, 1, 2}) {
+    const EpochPlan plan{.epoch = epoch, .samples = 1200, .minibatch = 4, .rank = 0, .ranks = 2};
+    EXPECT_EQ(read_epoch(ahead, plan), read_epoch(direct, plan));
+  }
+  PrefetchReader stopped(MinibatchMaker(std::make_unique<UnevenSource>(), {}));
+  for (const int taken : {5, 40, 90, 130}) {
+    stopped.start_epoch({.minibatch = 4});
+    for (int i = 0; i < taken; ++i) ASSERT_TRUE(stopped.next());
+  }
+  PrefetchReader failing(MinibatchMaker(std::make_unique<UnevenSource>(225), {}));
+  failing.start_epoch({.minibatch = 4});
+  for (int i = 0; i < 225; ++i) ASSERT_TRUE(failing.next());
+  EXPECT_THROW(failing.next(), Error);
+  EXPECT_THROW(failing.next(), Error);
+}
+
 // Once every share of the ring has been filled, no new memory turns up.
 TEST(Prefetch, BuffersAreReused) {
   PrefetchReader reader(numbered(4096), 2);
