@@ -3,16 +3,23 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/exit_codes.h"
 #include "base/pattern.h"
 
 namespace tutti::launch {
 
-void note_cause(const std::string& line, Cause& cause) {
+void note_cause(const std::string& output, Cause& cause) {
   static const Pattern watchdog(R"(rank (\d+) on (\S+) (is frozen|cannot be reached|died|is late)[^:]*)");
   static const Pattern killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
   static const Pattern failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
   static const Pattern daemon(R"(Remote daemon: .* on node (\S+))");
+  // Open MPI 5 breaks its message into two lines.
+  const std::string joined = std::exchange(cause.begun, "") + output;
+  const std::string& line = killed.search(joined) ? joined : output;
+  if (line.find("noticed that process rank") != line.npos && !killed.search(line))
+    cause.begun = line.substr(0, line.find_last_not_of("\r\n ") + 1) + " ";
   if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;
   if (line.find("The watchdog ends the run") != line.npos) cause.ending = true;
   if (const auto m = watchdog.search(line)) {

@@ -10,6 +10,7 @@ struct Cause {
   std::string text;     // "rank 1 on node2 was ended by signal 9"; "" = unknown so far
   std::string host;     // the one that failed; "" = unknown
   bool ending = false;  // the run has said that it ends: if it does not, nobody else will end it
+  std::string begun = "";  // the first line of a message of mpiexec that has more
 };
 
 // Looks at a line of the output of mpiexec and its ranks.

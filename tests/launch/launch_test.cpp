@@ -62,6 +62,20 @@ TEST(Cause, OfAKilledRank) {
   EXPECT_EQ(cause.host, "n7");
 }
 
+TEST(Cause, OfAMessageInTwoLines) {
+  Cause cause;
+  note_cause("--------------------\n", cause);
+  note_cause("prterun noticed that process rank 2 with PID 127755 on node vm exited on\n", cause);
+  EXPECT_EQ(cause.text, "");
+  note_cause("signal 9 (Killed).\n", cause);
+  EXPECT_EQ(cause.text, "rank 2 on vm was ended by signal 9");
+  EXPECT_EQ(cause.host, "vm");
+  Cause other;
+  note_cause("prterun noticed that process rank 2 with PID 127755 on node vm has gone.\n", other);
+  note_cause("[rank 1 on n3] The disk is full\n", other);
+  EXPECT_EQ(other.text, "rank 1 on n3: The disk is full");
+}
+
 TEST(Judgement, OfExitCodes) {
   EXPECT_EQ(judge_exit(kDone, false, 1).next, Next::done);
   EXPECT_EQ(judge_exit(kPreempted, true, 1).next, Next::done);
