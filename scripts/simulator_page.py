@@ -20,6 +20,10 @@ import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(SOURCE / 'scripts' / 'reproduce'))
+
+from page import commit, processor  # noqa: E402  (the folder must be on the path first)
+
 RANKS = [16, 32, 64, 128, 256, 512, 1024]
 LINKS = ['1gbit', '10gbit', '100gbit']
 PER_RANK = 128
@@ -53,17 +57,6 @@ ASSUMPTIONS = {
     'DataParallelASGD': 'staleness does no harm: with P workers a push misses about P − 1 others; then equal servers, as for asynchronous EASGD',
 }
 COLORS = ['#1f77b4', '#ff7f0e', '#2ca02c', '#d62728', '#9467bd', '#8c564b', '#e377c2', '#7f7f7f', '#bcbd22', '#17becf', '#000000', '#5fa2ce']
-
-
-def command(*words):
-    return subprocess.run(words, capture_output=True, text=True, check=True, cwd=SOURCE).stdout.strip()
-
-
-def processor():
-    for line in Path('/proc/cpuinfo').read_text(encoding='utf-8').splitlines():
-        if line.startswith('model name'):
-            return line.split(':', 1)[1].strip()
-    return 'unknown processor'
 
 
 def simulate(trainer):
@@ -174,7 +167,8 @@ def written_by_hand(page_file):
 
 
 def page(head, table, rows, notes):
-    where = f'{os.cpu_count()} cores of {processor()}, {datetime.date.today()}, commit {command("git", "rev-parse", "--short", "HEAD")}'
+    model, isa, cores = processor()
+    where = f'{cores} cores of {model} ({isa}), {datetime.date.today()}, commit {commit()}'
     text = ['# Simulated and measured', '',
             'What [trainer simulate](../simulate.md) predicts, beside runs on emulated hosts, and for clusters that are not there.', '',
             f'Machine: {where}.', '', '## Against runs', '',

@@ -3,6 +3,7 @@
 import datetime
 import pathlib
 import re
+import shutil
 import subprocess
 import textwrap
 
@@ -30,6 +31,8 @@ def processor():
 
 
 def commit():
+    if not shutil.which('git'):
+        return 'unknown'
     done = subprocess.run(['git', '-C', ROOT, 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else 'unknown'
 
