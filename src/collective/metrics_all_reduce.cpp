@@ -2,12 +2,14 @@
 #include "collective/metrics_all_reduce.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <utility>
 
+#include "base/activity.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -46,13 +48,17 @@ void MetricsAllReduce::plan(const StepMetrics& metrics) {
     evaluations_ = std::max(evaluations_, static_cast<std::size_t>(k.evaluations));
     planned_ = planned_ || k.evaluations > 0 || k.samples > 0;
   }
-  transfers_.clear();
   words_ = kFixedWords + 2 * evaluations_;
-  all_.assign(words_ * ranks, 0);
   sum_.evaluations.reserve(evaluations_);
-  const auto message = [&](int rank) {
-    return std::span(all_).subspan(words_ * static_cast<std::size_t>(rank), words_);
-  };
+  step_ = 0;
+  memory_ = comm_.share_memory(sizeof(SharedCounter) + 2 * words_ * sizeof(std::int64_t));
+  if (!memory_) plan_messages();
+}
+
+void MetricsAllReduce::plan_messages() {
+  all_.assign(words_ * static_cast<std::size_t>(comm_.size()), 0);
+  transfers_.clear();
+  const auto message = [&](int rank) { return std::span(words_of(rank), words_); };
   for (int step = 1; step < comm_.size(); ++step) {
     const int from = (comm_.rank() + comm_.size() - step) % comm_.size();
     transfers_.push_back(comm_.plan_receive(from, kTag, std::as_writable_bytes(message(from))));
@@ -61,6 +67,12 @@ void MetricsAllReduce::plan(const StepMetrics& metrics) {
     const int to = (comm_.rank() + step) % comm_.size();
     transfers_.push_back(comm_.plan_send(to, kTag, std::as_bytes(message(comm_.rank()))));
   }
+}
+
+// Of the current step.
+std::int64_t* MetricsAllReduce::words_of(int rank) {
+  if (!memory_) return all_.data() + static_cast<std::size_t>(rank) * words_;
+  return reinterpret_cast<std::int64_t*>(memory_->of(rank).data() + sizeof(SharedCounter)) + step_ % 2 * words_;
 }
 
 void MetricsAllReduce::begin(const StepMetrics& metrics) {
@@ -82,25 +94,41 @@ void MetricsAllReduce::send(const StepMetrics& metrics) {
   if (metrics.evaluations.size() > evaluations_)
     throw Error(fmt::format("a minibatch reports {} evaluations, but the first one reported {}",
                             metrics.evaluations.size(), evaluations_));
-  write(metrics, static_cast<std::size_t>(comm_.rank()));
+  ++step_;
+  write(metrics);
   for (auto& t : transfers_) t->start();
+  if (memory_) written(comm_.rank()).raise_to(step_);
   bytes_ += static_cast<std::int64_t>(words_ * sizeof(std::int64_t)) * (comm_.size() - 1);
 }
 
 StepMetrics& MetricsAllReduce::finish(int except) {
   assert(pending_);
   ensure_sent();
-  for (auto& t : transfers_) t->wait();
+  wait_for_all();
   pending_ = false;
   sum_.evaluations.resize(except < 0 ? evaluations_ : 0);
   clear(sum_);
   for (int r = 0; r < comm_.size(); ++r)
-    if (r != except) add(static_cast<std::size_t>(r));
+    if (r != except) add(words_of(r));
   return sum_;
 }
 
-void MetricsAllReduce::write(const StepMetrics& metrics, std::size_t rank) {
-  std::int64_t* at = all_.data() + rank * words_;
+void MetricsAllReduce::wait_for_all() {
+  for (auto& t : transfers_) t->wait();
+  if (!memory_) return;
+  constexpr int kBusy = 100;
+  Waiting waiting("step metrics");
+  for (int r = 0; r < comm_.size(); ++r) {
+    waiting.on(comm_.world_rank(r));
+    for (int looks = 0; !written(r).reached(step_); ++looks) {
+      memory_->poll();
+      if (looks > kBusy) sched_yield();  // this rank may share a core with the one that it waits for
+    }
+  }
+}
+
+void MetricsAllReduce::write(const StepMetrics& metrics) {
+  std::int64_t* at = words_of(comm_.rank());
   *at++ = metrics.samples;
   *at++ = metrics.columns;
   *at++ = static_cast<std::int64_t>(metrics.evaluations.size());
@@ -110,14 +138,13 @@ void MetricsAllReduce::write(const StepMetrics& metrics, std::size_t rank) {
     *at++ = std::bit_cast<std::int64_t>(e.sum), *at++ = std::bit_cast<std::int64_t>(e.count);
 }
 
-void MetricsAllReduce::add(std::size_t rank) {
-  const std::int64_t* at = all_.data() + rank * words_;
+void MetricsAllReduce::add(const std::int64_t* at) {
   sum_.samples += *at++;
   sum_.columns += *at++;
   const auto evaluations = static_cast<std::size_t>(*at++);
   if (evaluations > evaluations_)
-    throw Error(fmt::format("the step metrics of rank {} are damaged: they name {} evaluations, not {}", rank,
-                            evaluations, evaluations_));
+    throw Error(fmt::format("the step metrics of a rank are damaged: they name {} evaluations, not {}", evaluations,
+                            evaluations_));
   sum_.evaluations.resize(std::max(sum_.evaluations.size(), evaluations));
   sum_.criterion += std::bit_cast<double>(*at++);
   sum_.criterion_count += std::bit_cast<double>(*at++);

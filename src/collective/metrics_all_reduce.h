@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // metrics_all_reduce.h -- sums metrics over all ranks, in rank order and without quantisation. Nothing blocks between
-// begin() and finish().
+// begin() and finish(). Ranks of one host read each other's from shared memory; others send messages.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "tutti/communicator.h"
 #include "tutti/parameters.h"
+#include "tutti/shared_memory.h"
 
 namespace tutti {
 
@@ -30,15 +31,23 @@ class MetricsAllReduce {
 
  private:
   void plan(const StepMetrics&);
+  void plan_messages();
   void send(const StepMetrics&);
-  void write(const StepMetrics&, std::size_t rank);
-  void add(std::size_t rank);
+  void wait_for_all();
+  void write(const StepMetrics&);
+  void add(const std::int64_t* at);  // the words of a rank
+  SharedCounter& written(int rank) { return *reinterpret_cast<SharedCounter*>(memory_->of(rank).data()); }
+  std::int64_t* words_of(int rank);
 
   Communicator& comm_;
   bool planned_ = false, pending_ = false;
-  std::size_t evaluations_ = 0, words_ = 0;
-  std::vector<std::int64_t> all_;                     // a message per rank: counts, doubles by their bits
+  std::size_t evaluations_ = 0, words_ = 0;           // of a rank: counts, doubles by their bits
+  std::vector<std::int64_t> all_;                     // words of each rank, in messages
   std::vector<std::unique_ptr<Transfer>> transfers_;  // receives first
+  // By rank: a counter of the steps written, and words for two steps. A rank begins a step when it has the words of all
+  // ranks for the step before, so it is never two steps ahead of one that still reads.
+  std::unique_ptr<SharedMemory> memory_;
+  std::uint64_t step_ = 0;
   StepMetrics sum_;
   std::optional<StepMetrics> unsent_;
   std::int64_t bytes_ = 0;
