@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/activity.h"
 #include "base/clock.h"
@@ -388,14 +389,27 @@ void checkpoint(Training& t) {
   store(t);
 }
 
-void prepare_checkpoints(Training& t) {
-  if (t.world->rank() != 0) return;
+namespace {
+
+std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
   std::vector<std::uint64_t> sizes;
   for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
   SizesArchive count(sizes);
   t.optimizer->archive(count);
   if (t.average) t.average->archive(count);
-  t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
+  return sizes;
+}
+
+}  // namespace
+
+std::uint64_t checkpoint_memory(const Training& t) {
+  const auto sizes = sizes_of_checkpoint(t);
+  return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+}
+
+void prepare_checkpoints(Training& t) {
+  if (t.world->rank() != 0) return;
+  t.checkpoint_writer.submit({"", [sizes = sizes_of_checkpoint(t)] { MemoryBlocks::prepare(sizes); }});
 }
 
 void finish_checkpoints(Training& t) {

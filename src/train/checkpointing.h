@@ -47,6 +47,8 @@ bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 // The sample of this epoch at which the next one is due; the largest integer if none is.
 std::int64_t next_checkpoint(const Training&);
 void checkpoint(Training&);
+// Bytes that rank 0 allocates for the copy of model and state that is written in the background.
+std::uint64_t checkpoint_memory(const Training&);
 // Prepares the memory for checkpoints, in the background, so that the first one takes no longer than others.
 void prepare_checkpoints(Training&);
 // Waits until everything saved is on disk; throws the Error of its last attempt. Collective.
