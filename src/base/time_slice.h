@@ -4,9 +4,9 @@
 
 namespace tutti {
 
-// Asks Linux 6.12 or newer for slices of 0.1 ms; older ones ignore it. Ranks yield while they wait for each other. By
-// default a yield gives up a slice of about 3 ms if another program wants the core, for each wait of a step. The share
-// of the core stays the same. Call before threads start; they inherit it.
+// Asks Linux 6.12 or newer for slices of 0.1 ms; older ones ignore it. Ranks yield while they wait for each other. If
+// another program wants the core, a rank gets it back about 3 ms after each yield by default. The share of the core
+// stays the same. Call before threads start; they inherit it.
 void ask_for_short_time_slices();
 
 }  // namespace tutti

@@ -51,13 +51,13 @@ void MetricsAllReduce::plan(const StepMetrics& metrics) {
   words_ = kFixedWords + 2 * evaluations_;
   sum_.evaluations.reserve(evaluations_);
   step_ = 0;
+  transfers_.clear();
   memory_ = comm_.share_memory(sizeof(SharedCounter) + 2 * words_ * sizeof(std::int64_t));
   if (!memory_) plan_messages();
 }
 
 void MetricsAllReduce::plan_messages() {
   all_.assign(words_ * static_cast<std::size_t>(comm_.size()), 0);
-  transfers_.clear();
   const auto message = [&](int rank) { return std::span(words_of(rank), words_); };
   for (int step = 1; step < comm_.size(); ++step) {
     const int from = (comm_.rank() + comm_.size() - step) % comm_.size();
@@ -109,7 +109,7 @@ StepMetrics& MetricsAllReduce::finish(int except) {
   sum_.evaluations.resize(except < 0 ? evaluations_ : 0);
   clear(sum_);
   for (int r = 0; r < comm_.size(); ++r)
-    if (r != except) add(words_of(r));
+    if (r != except) add(r);
   return sum_;
 }
 
@@ -138,13 +138,14 @@ void MetricsAllReduce::write(const StepMetrics& metrics) {
     *at++ = std::bit_cast<std::int64_t>(e.sum), *at++ = std::bit_cast<std::int64_t>(e.count);
 }
 
-void MetricsAllReduce::add(const std::int64_t* at) {
+void MetricsAllReduce::add(int rank) {
+  const std::int64_t* at = words_of(rank);
   sum_.samples += *at++;
   sum_.columns += *at++;
   const auto evaluations = static_cast<std::size_t>(*at++);
   if (evaluations > evaluations_)
-    throw Error(fmt::format("the step metrics of a rank are damaged: they name {} evaluations, not {}", evaluations,
-                            evaluations_));
+    throw Error(fmt::format("the step metrics of rank {} are damaged: they name {} evaluations, not {}", rank,
+                            evaluations, evaluations_));
   sum_.evaluations.resize(std::max(sum_.evaluations.size(), evaluations));
   sum_.criterion += std::bit_cast<double>(*at++);
   sum_.criterion_count += std::bit_cast<double>(*at++);

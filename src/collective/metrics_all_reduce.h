@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // metrics_all_reduce.h -- sums metrics over all ranks, in rank order and without quantisation. Nothing blocks between
-// begin() and finish(). Ranks of one host read each other's from shared memory; others send messages.
+// begin() and finish(). If all ranks share a host, they read each other's from shared memory, else
+// they send messages.
 #pragma once
 
 #include <memory>
@@ -35,7 +36,7 @@ class MetricsAllReduce {
   void send(const StepMetrics&);
   void wait_for_all();
   void write(const StepMetrics&);
-  void add(const std::int64_t* at);  // the words of a rank
+  void add(int rank);
   SharedCounter& written(int rank) { return *reinterpret_cast<SharedCounter*>(memory_->of(rank).data()); }
   std::int64_t* words_of(int rank);
 

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "base/exit_codes.h"
 #include "base/pattern.h"
 
@@ -15,9 +13,11 @@ void note_cause(const std::string& output, Cause& cause) {
   static const Pattern killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
   static const Pattern failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
   static const Pattern daemon(R"(Remote daemon: .* on node (\S+))");
-  // Open MPI 5 breaks its message into two lines.
-  const std::string joined = std::exchange(cause.begun, "") + output;
-  const std::string& line = killed.search(joined) ? joined : output;
+  // Open MPI 5 breaks its message into two lines, and lines of ranks may come between them.
+  const std::string joined = cause.begun + output;
+  const bool complete = killed.search(joined).has_value();
+  const std::string& line = complete ? joined : output;
+  if (complete) cause.begun.clear();
   if (line.find("noticed that process rank") != line.npos && !killed.search(line))
     cause.begun = line.substr(0, line.find_last_not_of("\r\n ") + 1) + " ";
   if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;

@@ -99,7 +99,6 @@ void PrefetchReader::work() {
     wake_worker_.wait(lock, [&] { return quit_ || (running_ && !busy_ && made_ - taken_ < wanted()); });
     if (quit_) return;
     make_one(lock);
-    wake_caller_.notify_all();
   }
 }
 
@@ -118,6 +117,7 @@ void PrefetchReader::make_one(std::unique_lock<std::mutex>& lock) {
   }
   lock.lock();
   busy_ = false;
+  wake_caller_.notify_all();
   making_ = Clock::now() - start;
   choose_maker();
   if (!running_) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// prefetch_reader.h -- a Reader whose thread prepares the next minibatches while the current one computes. The caller makes
-// them itself while that is quicker than waking the thread.
+// prefetch_reader.h -- a Reader whose thread prepares the next minibatches while the current one computes. The caller
+// makes them itself while that is quicker than waking the thread.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ class PrefetchReader final : public Reader {
   void halt(std::unique_lock<std::mutex>&);
   std::size_t wanted() const;
 
-  MinibatchMaker maker_;  // whose make_one() runs while busy_, else the caller's
+  MinibatchMaker maker_;  // of make_one() while busy_, else of the caller
   std::vector<Share> ring_;
 
   std::mutex mutex_;

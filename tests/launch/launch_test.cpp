@@ -66,6 +66,7 @@ TEST(Cause, OfAMessageInTwoLines) {
   Cause cause;
   note_cause("--------------------\n", cause);
   note_cause("prterun noticed that process rank 2 with PID 127755 on node vm exited on\n", cause);
+  note_cause("Finished Epoch[ 3 of 9]\n", cause);
   EXPECT_EQ(cause.text, "");
   note_cause("signal 9 (Killed).\n", cause);
   EXPECT_EQ(cause.text, "rank 2 on vm was ended by signal 9");

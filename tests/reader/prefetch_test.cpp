@@ -96,7 +96,7 @@ TEST(Prefetch, ErrorsComeAtTheirStep) {
   }
 }
 
-// Sleeps in every fourth run of fifty minibatches, and fails from number `after` on.
+// Sleeps in every fourth run of fifty minibatches, and fails once, at number `after`.
 class UnevenSource final : public SequenceSource {
  public:
   explicit UnevenSource(int after = 1'000'000) : after_(after) {}
