@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# test.sh -- installs what is missing, builds everything and runs all tests, from any directory.
+# test.sh -- installs what is missing, builds and runs all tests, from any directory.
 #   scripts/test.sh               release build in build/
 #   scripts/test.sh --sanitize    build-sanitize/ with the address and undefined-behaviour sanitizers
+#   scripts/test.sh --threads     build-threads/ with the thread sanitizer: only tests in which threads run beside each other
 #   scripts/test.sh [...] NAME... only these tests (names as `meson test --list` prints them)
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage() { sed -n '3,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
-sanitize=false
+usage() { sed -n '3,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+sanitizer=none
 names=()
 for argument in "$@"; do
   case $argument in
-    --sanitize) sanitize=true ;;
+    --sanitize) sanitizer=address ;;
+    --threads) sanitizer=thread ;;
     -h | --help) usage; exit 0 ;;
     -*) usage >&2; die "unknown option '$argument'" ;;
     *) names+=("$argument") ;;
@@ -22,26 +24,47 @@ done
 
 scripts/install_dependencies.sh
 
-if $sanitize; then
-  build="build-sanitize"
-  # Without b_lundef=false the linker would ask every static library for the sanitizers' own symbols.
-  configure $build --buildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Dbenchmarks=false
-  # Open MPI unloads its plugins before the end; leaks of a plugin that is gone could not be told from ours.
-  echo 'int dlclose(void* handle) { (void)handle; return 0; }' | cc -shared -fPIC -x c - -o $build/keep_plugins.so
-  preload=$root/$build/keep_plugins.so
-  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
-  export LSAN_OPTIONS=suppressions=$root/scripts/leaks.supp:print_suppressions=0
-  export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-  slower=(--timeout-multiplier 5)
-else
-  build=build
-  preload=
-  configure $build --buildtype=release
-  slower=(--timeout-multiplier 2)  # the machine may have other work
-fi
+# Without b_lundef=false the linker would ask every static library for the sanitizers' own symbols.
+sanitized=(--buildtype=debug -Doptimization=1 -Db_lundef=false -Dbenchmarks=false)
+preload=
+targets=()
+case $sanitizer in
+  address)
+    build="build-sanitize"
+    configure $build "${sanitized[@]}" -Db_sanitize=address,undefined
+    # Open MPI unloads its plugins before the end; leaks of a plugin that is gone could not be told from ours.
+    echo 'int dlclose(void* handle) { (void)handle; return 0; }' | cc -shared -fPIC -x c - -o $build/keep_plugins.so
+    preload=$root/$build/keep_plugins.so
+    export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
+    export LSAN_OPTIONS=suppressions=$root/scripts/leaks.supp:print_suppressions=0
+    export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    slower=(--timeout-multiplier 5)
+    ;;
+  thread)
+    build="build-threads"
+    configure $build "${sanitized[@]}" -Db_sanitize=thread -Dcuda=disabled
+    # The sanitizer does not see how the OpenMP runtime orders its threads, so there is one per rank.
+    export OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=0:exitcode=66
+    slower=(--timeout-multiplier 20)
+    targets=(comm/threads_test comm/watch_test collective/all_reduce_test parallel/parallel_test reader/reader_test train/train_test
+      actions/actions_test)
+    targets=("${targets[@]/#/tests/}")
+    # Those of these programs, without GPUs; real_data_test has a limit of memory.
+    if [ ${#names[@]} -eq 0 ]; then
+      mapfile -t names < <(meson test -C $build --list 2>/dev/null | sed -En 's#^.*tutti:(comm|collective|parallel|reader|train|actions) / ##p' |
+        grep -Ev 'mpi_test|abort|device|servers_on|allocation_test|real_data_test')
+      [ ${#names[@]} -gt 0 ] || die "meson lists no tests"
+    fi
+    ;;
+  none)
+    build="build"
+    configure $build --buildtype=release
+    slower=(--timeout-multiplier 2)  # the machine may have other work
+    ;;
+esac
 
 say "Building ($build)"
-ninja -C $build
+ninja -C $build ${targets[@]+"${targets[@]}"}
 say "Testing"
 status=0
 LD_PRELOAD=$preload meson test -C $build --no-rebuild --print-errorlogs "${slower[@]}" ${names[@]+"${names[@]}"} || status=$?
