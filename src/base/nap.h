@@ -19,6 +19,17 @@ inline bool yield_was_long() {
   return std::chrono::steady_clock::now() - start > kLong;
 }
 
+// Waits for another rank, which may share this core: looks a hundred times, then yields between looks. poll(n) is
+// called after look n in vain.
+template <class Ready, class Poll>
+void wait_until(const Ready& ready, const Poll& poll) {
+  constexpr int kBusy = 100;
+  for (int looks = 0; !ready(); ++looks) {
+    poll(looks);
+    if (looks >= kBusy) sched_yield();
+  }
+}
+
 class Nap {
  public:
   void woken() { idle_ = 0; }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/all_reduce.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cassert>
 #include <limits>
@@ -10,6 +8,7 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/nap.h"
 #include "base/timeline.h"
 #include "collective/nccl_all_reduce.h"
 
@@ -269,15 +268,14 @@ void AllReduce::complete(std::size_t g) {
 }
 
 void AllReduce::wait_for(std::size_t g) {
-  constexpr int kBusy = 100;  // then this rank yields, as it may share a core with the one that it waits for
   Waiting waiting("sums", -1, static_cast<int>(g));
-  for (int looks = 0; !try_complete(g); ++looks) {
-    if (transport_) transport_->poll();
-    if (looks < kBusy) continue;
-    if (transport_ && looks % kBusy == 0)
-      if (const int rank = transport_->awaited(g); rank >= 0) waiting.on(comm_.world_rank(rank));
-    sched_yield();
-  }
+  wait_until([&] { return try_complete(g); },
+             [&](int looks) {
+               if (!transport_) return;
+               transport_->poll();
+               if (looks % 100 != 99) return;  // the watchdog reads it seldom
+               if (const int rank = transport_->awaited(g); rank >= 0) waiting.on(comm_.world_rank(rank));
+             });
 }
 
 void AllReduce::decode(std::size_t chunk) {

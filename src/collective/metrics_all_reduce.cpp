@@ -2,7 +2,6 @@
 #include "collective/metrics_all_reduce.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/activity.h"
+#include "base/nap.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -52,7 +52,8 @@ void MetricsAllReduce::plan(const StepMetrics& metrics) {
   sum_.evaluations.reserve(evaluations_);
   step_ = 0;
   transfers_.clear();
-  memory_ = comm_.share_memory(sizeof(SharedCounter) + 2 * words_ * sizeof(std::int64_t));
+  if (planned_ && many_steps_)
+    memory_ = comm_.share_memory(sizeof(SharedCounter) + 2 * words_ * sizeof(std::int64_t));
   if (!memory_) plan_messages();
 }
 
@@ -116,14 +117,10 @@ StepMetrics& MetricsAllReduce::finish(int except) {
 void MetricsAllReduce::wait_for_all() {
   for (auto& t : transfers_) t->wait();
   if (!memory_) return;
-  constexpr int kBusy = 100;
   Waiting waiting("step metrics");
   for (int r = 0; r < comm_.size(); ++r) {
     waiting.on(comm_.world_rank(r));
-    for (int looks = 0; !written(r).reached(step_); ++looks) {
-      memory_->poll();
-      if (looks > kBusy) sched_yield();  // this rank may share a core with the one that it waits for
-    }
+    wait_until([&] { return written(r).reached(step_); }, [&](int) { memory_->poll(); });
   }
 }
 
@@ -158,7 +155,7 @@ void MetricsAllReduce::add(int rank) {
 std::int64_t MetricsAllReduce::bytes_and_reset() { return std::exchange(bytes_, 0); }
 
 StepMetrics metrics_of_others(Communicator& comm, const StepMetrics& mine) {
-  MetricsAllReduce all(comm);
+  MetricsAllReduce all(comm, false);
   all.begin(mine);
   return all.finish(comm.rank());
 }

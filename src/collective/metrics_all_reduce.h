@@ -22,7 +22,8 @@ StepMetrics without(StepMetrics all, const StepMetrics& mine);
 
 class MetricsAllReduce {
  public:
-  explicit MetricsAllReduce(Communicator& comm) : comm_(comm) {}
+  // `many_steps`: worth sharing memory, which takes several rounds of messages.
+  explicit MetricsAllReduce(Communicator& comm, bool many_steps = true) : comm_(comm), many_steps_(many_steps) {}
   // Never waits for another rank. Until messages are planned, ensure_sent() sends them.
   void begin(const StepMetrics&);
   void ensure_sent();
@@ -41,6 +42,7 @@ class MetricsAllReduce {
   std::int64_t* words_of(int rank);
 
   Communicator& comm_;
+  const bool many_steps_;
   bool planned_ = false, pending_ = false;
   std::size_t evaluations_ = 0, words_ = 0;           // of a rank: counts, doubles by their bits
   std::vector<std::int64_t> all_;                     // words of each rank, in messages
