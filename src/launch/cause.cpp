@@ -17,9 +17,10 @@ void note_cause(const std::string& output, Cause& cause) {
   const std::string joined = cause.begun + output;
   const bool complete = killed.search(joined).has_value();
   const std::string& line = complete ? joined : output;
-  if (complete) cause.begun.clear();
-  if (line.find("noticed that process rank") != line.npos && !killed.search(line))
-    cause.begun = line.substr(0, line.find_last_not_of("\r\n ") + 1) + " ";
+  if (complete)
+    cause.begun.clear();
+  else if (output.find("noticed that process rank") != output.npos)
+    cause.begun = output.substr(0, output.find_last_not_of("\r\n ") + 1) + " ";
   if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;
   if (line.find("The watchdog ends the run") != line.npos) cause.ending = true;
   if (const auto m = watchdog.search(line)) {
