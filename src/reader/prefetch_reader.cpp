@@ -65,9 +65,9 @@ const Batch* PrefetchReader::next() {
   // taken early only if making a minibatch takes more than a twentieth of a step: others wait for the units of a late
   // rank.
   early_ = taken_ > 0 && making_ * 20 > Clock::now() - given_;
-  if (alone_ && made_ == taken_ && running_ && !busy_) make_one(lock);
+  if (alone() && made_ == taken_ && running_ && !busy_) make_one(lock);
   waits_ = true;
-  if (from_queue_ && !alone_) wake_worker_.notify_one();
+  if (from_queue_ && !alone()) wake_worker_.notify_one();
   wake_caller_.wait(lock, [&] { return made_ > taken_ || !running_; });
   waits_ = false;
   given_ = Clock::now();
@@ -77,7 +77,7 @@ const Batch* PrefetchReader::next() {
   }
   Share& share = ring_[taken_ % ring_.size()];
   ++taken_;
-  if (!alone_) wake_worker_.notify_one();
+  if (!alone()) wake_worker_.notify_one();
   return &share.finish();
 }
 
@@ -86,9 +86,13 @@ const Batch* PrefetchReader::ahead() {
   return made_ > taken_ ? &ring_[taken_ % ring_.size()].finish() : nullptr;
 }
 
+// Whether the caller makes them, and the thread sleeps. A single slow one hands over to the thread: the next are often
+// slow as well.
+bool PrefetchReader::alone() const { return quick_ == quick_in_a_row; }
+
 // How many the thread is to have ready beside the one in use.
 std::size_t PrefetchReader::wanted() const {
-  if (alone_) return 0;
+  if (alone()) return 0;
   if (from_queue_) return waits_ || early_ ? 1 : 0;
   return ring_.size() - 1;  // one place stays with the caller, who may still be reading the share taken last
 }
@@ -119,17 +123,11 @@ void PrefetchReader::make_one(std::unique_lock<std::mutex>& lock) {
   busy_ = false;
   wake_caller_.notify_all();
   making_ = Clock::now() - start;
-  choose_maker();
+  quick_ = making_ < quick ? std::min(quick_ + 1, quick_in_a_row) : 0;
   if (!running_) return;
   if (more) ++made_;
   running_ = more;
   failure_ = failure;
-}
-
-// A single slow one hands over to the thread: the next are often slow as well.
-void PrefetchReader::choose_maker() {
-  quick_ = making_ < quick ? std::min(quick_ + 1, quick_in_a_row) : 0;
-  alone_ = quick_ == quick_in_a_row;
 }
 
 }  // namespace tutti::reader

@@ -31,9 +31,9 @@ class PrefetchReader final : public Reader {
   using Clock = std::chrono::steady_clock;
   void work();
   void make_one(std::unique_lock<std::mutex>&);
-  void choose_maker();
   void halt(std::unique_lock<std::mutex>&);
   std::size_t wanted() const;
+  bool alone() const;
 
   MinibatchMaker maker_;  // of make_one() while busy_, else of the caller
   std::vector<Share> ring_;
@@ -50,8 +50,7 @@ class PrefetchReader final : public Reader {
   bool from_queue_ = false, early_ = false;
   Clock::time_point given_;
   Clock::duration making_{};
-  bool alone_ = false;  // the caller makes them, the thread sleeps
-  int quick_ = 0;       // made in a row in less time than a thread takes to wake up
+  int quick_ = 0;  // made in a row in less time than a thread takes to wake up
   std::exception_ptr failure_;
   std::thread worker_;
 };
