@@ -10,6 +10,7 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/exit_codes.h"
+#include "base/memory.h"
 #include "cntk/model.h"
 #include "optim/optimizer_options.h"
 #include "optim/sharded_optimizer.h"
@@ -192,6 +193,15 @@ class SizesArchive final : public SavingByteArchive {
  private:
   std::vector<std::uint64_t>& sizes_;
 };
+
+std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
+  std::vector<std::uint64_t> sizes;
+  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
+  SizesArchive count(sizes);
+  t.optimizer->archive(count);
+  if (t.average) t.average->archive(count);
+  return sizes;
+}
 
 // Runs a part of resuming; its errors say what can be done.
 template <class Part>
@@ -389,19 +399,6 @@ void checkpoint(Training& t) {
   store(t);
 }
 
-namespace {
-
-std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
-  std::vector<std::uint64_t> sizes;
-  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
-  SizesArchive count(sizes);
-  t.optimizer->archive(count);
-  if (t.average) t.average->archive(count);
-  return sizes;
-}
-
-}  // namespace
-
 std::uint64_t checkpoint_memory(const Training& t) {
   const auto sizes = sizes_of_checkpoint(t);
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
@@ -409,7 +406,10 @@ std::uint64_t checkpoint_memory(const Training& t) {
 
 void prepare_checkpoints(Training& t) {
   if (t.world->rank() != 0) return;
-  t.checkpoint_writer.submit({"", [sizes = sizes_of_checkpoint(t)] { MemoryBlocks::prepare(sizes); }});
+  auto sizes = sizes_of_checkpoint(t);
+  log::line(fmt::format("Memory for the copy of a checkpoint: {}, on rank 0",
+                        bytes_text(std::accumulate(sizes.begin(), sizes.end(), 0.0))));
+  t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
 }
 
 void finish_checkpoints(Training& t) {

@@ -76,8 +76,6 @@ void announce_memory(const Training& t) {
     line += fmt::format(" on this rank, {} on the {} ranks together", bytes_text(all), t.world->size());
   if (!is_host(t.network->parameters().weights.memory())) line += " (of the hosts; without GPU memory)";
   log::line(line);
-  log::line(fmt::format("Memory for the copy of a checkpoint: {}, on rank 0",
-                        bytes_text(static_cast<double>(checkpoint_memory(t)))));
 }
 
 void announce_epoch(const Training& t, const EpochSettings& settings) {
