@@ -62,11 +62,23 @@ NORMALIZED = '''BrainScriptNetworkBuilder = [
     ]
 '''
 
+RECURRENT = NORMALIZED.replace('DenseLayer {64} : BatchNormalizationLayer {normalizationTimeConstant = 500} : ReLU : Dropout',
+                               'RecurrentLSTMLayer {24} : Dropout')
+
+
+def with_network(text, network):
+    before, rest = text.split('SimpleNetworkBuilder', 1)
+    return before + network + rest.split(']', 1)[1]
+
 
 def normalized(text):
     """The same run with a network that has running statistics and dropout."""
-    before, rest = text.split('SimpleNetworkBuilder', 1)
-    return before + NORMALIZED + rest.split(']', 1)[1]
+    return with_network(text, NORMALIZED)
+
+
+def recurrent(text):
+    """The same run with a network that has recurrent state and dropout."""
+    return with_network(text, RECURRENT)
 
 
 def config(hidden='8', minibatch=16, epochs=2, bits=32):

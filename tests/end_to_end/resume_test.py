@@ -11,6 +11,9 @@ import support
 class ResumeTest(support.TrainerTest):
     EPOCHS = 10
     network = staticmethod(lambda text: text)
+    data = staticmethod(lambda: examples.points(4000))
+    # TUTTI_KILLS=20 kills twenty runs in a row instead of two.
+    KILLS = int(support.os.environ.get('TUTTI_KILLS', 2))
 
     def setUp(self):
         super().setUp()
@@ -22,11 +25,11 @@ class ResumeTest(support.TrainerTest):
         folder = self.directory / name
         folder.mkdir()
         (folder / 'run.cntk').write_text(self.network(examples.config(hidden='64:64', epochs=self.EPOCHS, bits=1)), encoding='utf-8')
-        (folder / 'train.ctf').write_text(examples.points(4000), encoding='utf-8')
+        (folder / 'train.ctf').write_text(self.data(), encoding='utf-8')
         return [f'currentDirectory={folder}', 'configFile=run.cntk', 'Train=[SGD=[numMBsToShowResult=0]]'] + options
 
     def undisturbed(self, ranks, options):
-        """The final model's bytes, and the seconds to the first model and from there to the end."""
+        """The bytes of the saved files, and the seconds to the first model and from there to the end."""
         arguments = self.prepare('undisturbed', options)
         models = self.directory / 'undisturbed/models'
         run = self.start_trainer(arguments, ranks)
@@ -34,7 +37,11 @@ class ResumeTest(support.TrainerTest):
         start_up = run.seconds()
         result = run.wait()
         self.assertEqual(result.code, 0, str(result))
-        return (models / 'model.dnn').read_bytes(), start_up, result.seconds - start_up
+        return self.saved(models), start_up, result.seconds - start_up
+
+    def saved(self, models):
+        """The bytes of every model and checkpoint by name; .config has the command line of its run."""
+        return {p.name: p.read_bytes() for p in models.iterdir() if not p.name.endswith(('.lock', '.config'))}
 
     def wait_for(self, path, run):
         while run.running() and not path.exists():
@@ -62,21 +69,22 @@ class ResumeTest(support.TrainerTest):
             self.assertNotEqual(result.code, 0, f'a killed run must not claim success (seed {self.seed}):\n{result}')
         return killed
 
-    def disturb_and_compare(self, ranks, whom, options=(), kills=2):
+    def disturb_and_compare(self, ranks, whom, options=()):
         expected, start_up, seconds = self.undisturbed(ranks, list(options))
         arguments = self.prepare('disturbed', list(options))
         models = self.directory / 'disturbed/models'
         # A machine that has become faster meanwhile ends the run before the kill: then once more, killed earlier.
         for haste in range(1, 6):
-            killed = self.kill_some(arguments, ranks, whom, models, start_up, seconds * 0.7 / haste, kills)
+            killed = self.kill_some(arguments, ranks, whom, models, start_up, seconds * 1.4 / self.KILLS / haste, self.KILLS)
             if killed:
                 break
             shutil.rmtree(models)
         self.assertGreater(killed, 0, f'no run was killed (seed {self.seed}); the undisturbed one trained for {seconds:.1f} s')
         result = self.run_trainer(arguments, ranks)
-        self.assertEqual((models / 'model.dnn').read_bytes() == expected, True,
-                         f'the resumed model differs from the undisturbed one (seed {self.seed})\n{result}')
-        self.assertFalse([p.name for p in models.iterdir() if p.name.endswith('.tmp')], 'temporary files are left')
+        found = self.saved(models)
+        self.assertEqual(sorted(found), sorted(expected), f'other files than those of the undisturbed run (seed {self.seed})\n{result}')
+        self.assertFalse([name for name in found if found[name] != expected[name]],
+                         f'files that differ from those of the undisturbed run (seed {self.seed})\n{result}')
 
     def test_one_of_two_ranks(self):
         self.disturb_and_compare(2, 'one')
@@ -107,6 +115,16 @@ class ResumeTest(support.TrainerTest):
         shutil.rmtree(self.directory / 'disturbed')
         self.disturb_and_compare(3, 'one', [options, 'Train=[SGD=[ParallelTrain=[parallelizationMethod=ModelAveragingSGD]]]'])
 
+    def test_recurrent_state(self):
+        """The state of sequences goes on from minibatch to minibatch; truncated ones are resumed at the ends of epochs."""
+        self.network = examples.recurrent
+        lengths = [self.draw.randint(1, 40) for _ in range(200)]
+        self.data = lambda: examples.points(0, sequence_lengths=lengths)
+        self.disturb_and_compare(2, 'all', ['Train=[SGD=[dropoutRate=0.2;checkpointEverySamples=480]]'])
+        shutil.rmtree(self.directory / 'undisturbed')
+        shutil.rmtree(self.directory / 'disturbed')
+        self.disturb_and_compare(2, 'one', ['Train=[SGD=[dropoutRate=0.2;truncated=true];reader=[truncated=true;truncationLength=8]]'])
+
     def test_block_momentum_within_blocks(self):
         method = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=1000;resetSGDMomentum=false]'
         self.disturb_and_compare(2, 'all', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
@@ -118,7 +136,7 @@ class ResumeTest(support.TrainerTest):
         self.disturb_and_compare(2, 'all', [f'Train=[SGD=[checkpointEverySamples=480;ParallelTrain=[{method}]]]'])
 
     def interrupted(self, options=()):
-        """A run of two ranks that was stopped after its second epoch. Returns (arguments, folder of models, expected bytes)."""
+        """A run of two ranks that was stopped after its second epoch. Returns (arguments, folder of models, expected files)."""
         expected, *_ = self.undisturbed(2, list(options))
         arguments = self.prepare('disturbed', list(options))
         models = self.directory / 'disturbed/models'
@@ -160,7 +178,7 @@ class ResumeTest(support.TrainerTest):
             with self.subTest(how=how, file=victim.name):
                 result = self.run_trainer(arguments, 2)
                 self.assertRegex(result.text, rf'(?m)^Warning: .*{victim.name}', str(result))
-                self.assertTrue((models / 'model.dnn').read_bytes() == expected, f'the model differs\n{result}')
+                self.assertTrue((models / 'model.dnn').read_bytes() == expected['model.dnn'], f'the model differs\n{result}')
 
     def test_other_number_of_ranks(self):
         """Unquantised, a run may go on with another number of ranks and see every sample once."""
