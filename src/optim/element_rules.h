@@ -14,8 +14,12 @@ namespace tutti::optim {
 __device__ inline float root(float x) { return sqrtf(x); }
 __device__ inline double root(double x) { return sqrt(x); }
 #else
-[[gnu::always_inline]] constexpr float root(float x) { return __builtin_sqrtf(x); }
-[[gnu::always_inline]] constexpr double root(double x) { return __builtin_sqrt(x); }
+// A template, as clang refuses a constexpr function that can never be constant, and has no constant square root.
+template <class T>
+[[gnu::always_inline]] constexpr T root(T x) {
+  if constexpr (sizeof(T) == sizeof(float)) return __builtin_sqrtf(x);
+  else return __builtin_sqrt(x);
+}
 #endif
 
 namespace noise {
