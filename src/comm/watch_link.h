@@ -36,7 +36,7 @@ struct WatchMessage {
   std::int32_t peer = -1, bucket = -1;
   std::int64_t epoch = 0, minibatch = 0;
   std::int64_t idle_ms = 0;  // since the last progress of its training thread
-  bool waiting = false, training = false;
+  std::uint8_t waiting = 0, training = 0;  // not bool: any byte may arrive
   std::array<char, 96> doing{};
 };
 
