@@ -6,15 +6,17 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-fuzz.sh [--seconds S] [--build FOLDER] [TARGET...]   S seconds for each target (10), all targets by default; FOLDER: build-fuzz
+fuzz.sh [--seconds S] [--jobs N] [--build FOLDER] [TARGET...]
+  S seconds for each target (10), N at a time (1), all targets by default; FOLDER: build-fuzz
 TEXT
 }
 
 source=$(cd "$(dirname "$0")/.." && pwd)
-seconds=10 build=$source/build-fuzz targets=()
+seconds=10 jobs=1 build=$source/build-fuzz targets=()
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
+    --jobs) jobs=${2:?--jobs needs a number}; shift 2 ;;
     --build) build=${2:?--build needs a folder}; shift 2 ;;
     -h | --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
@@ -27,18 +29,27 @@ command -v clang++ >/dev/null || { echo "fuzz.sh: clang++ is missing: apt-get in
 [ ${#targets[@]} -gt 0 ] || targets=(config brainscript ndl keras text_format idx table libsvm speech images hdf5 model_file graph_text cntk_model safetensors npz messages)
 ninja -C "$build" "${targets[@]/#/tests/fuzz/fuzz_}"
 mkdir -p "$build/findings"
-failed=0
-printf '%-12s %8s %12s %s\n' target seconds executions findings
-for target in "${targets[@]}"; do
-  corpus=$build/corpus/$target log=$build/findings/$target.log
+row='%-12s %8s %9s %12s %s\n'
+# run_target NAME: a row of the table. MPI is linked and never started: what it allocates when it is loaded is not ours.
+run_target() {
+  local corpus=$build/corpus/$1 log=$build/findings/$1.log rc=0 TIMEFORMAT='%U %S'
   mkdir -p "$corpus"
-  # MPI is linked and never started: what it allocates when it is loaded is not ours.
-  rc=0
-  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=20000 -print_final_stats=1 \
-    -artifact_prefix="$build/findings/$target-" "$corpus" "$source/tests/fuzz/cases/$target" >"$log" 2>&1 || rc=$?
-  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-  printf '%-12s %8s %12s %s\n' "$target" "$seconds" "${executions:-?}" "$([ $rc -eq 0 ] && echo none || echo "see $log")"
-  [ $rc -eq 0 ] || failed=1
+  { time ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    "$build/tests/fuzz/fuzz_$1" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=20000 -print_final_stats=1 \
+    -artifact_prefix="$build/findings/$1-" "$corpus" "$source/tests/fuzz/cases/$1" >"$log" 2>&1; } 2>"$log.time" || rc=$?
+  # shellcheck disable=SC2059
+  printf "$row" "$1" "$seconds" "$(awk '{ printf "%.0f", $1 + $2 }' "$log.time")" \
+    "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" "$([ $rc -eq 0 ] && echo none || echo "see $log")"
+  return $rc
+}
+# shellcheck disable=SC2059
+printf "$row" target seconds processor executions findings
+pids=()
+for target in "${targets[@]}"; do
+  while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+  run_target "$target" &
+  pids+=($!)
 done
+failed=0
+for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
 exit $failed
