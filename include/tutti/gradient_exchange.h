@@ -27,7 +27,7 @@ struct StepInfo {
   std::int64_t samples = 0;         // of the ranks that make one update together
   std::int64_t columns = 0;         // of the same ranks, including packing gaps: the N of the update
   std::int64_t global_samples = 0;  // of all ranks
-  StepRates rates;
+  StepRates rates{};
 };
 
 // Receives reduced gradients: the optimizer's update.

@@ -40,7 +40,7 @@ struct Tensor {
 // One use of a tensor under a shape.
 struct Operand {
   std::size_t tensor = 0;
-  Shape shape;
+  Shape shape{};
   std::size_t elements = 1;
   bool per_sample = false;
   std::size_t axis = 0;

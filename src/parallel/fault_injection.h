@@ -15,7 +15,7 @@ struct FaultHookOptions {
   std::int64_t every = 1, first_step = 0;
   std::int64_t steps = 0;  // number of disturbed steps; 0 = all remaining ones
   bool exit = false;
-  std::string flip_weight;  // a parameter
+  std::string flip_weight{};  // a parameter
   bool flip_message = false;
   void describe(config::Fields& f);
   std::string text() const;  // "rank 1 sleeps 0.05 s in every step"

@@ -65,7 +65,9 @@ TEST(WordClasses, ClassesHaveEqualSharesOfTheRoots) {
   for (std::size_t i = 0; i < c.words.size(); ++i) {
     const auto& w = c.words[i];
     ASSERT_TRUE(0 <= w.cls && w.cls < 10);
-    if (i > 0) EXPECT_LE(c.words[i - 1].cls, w.cls);
+    if (i > 0) {
+      EXPECT_LE(c.words[i - 1].cls, w.cls);
+    }
     share[static_cast<std::size_t>(w.cls)] += std::sqrt(w.count / total) / roots;
     const auto first = static_cast<std::size_t>(c.first_words[static_cast<std::size_t>(w.cls)]);
     EXPECT_LE(first, i);

@@ -52,8 +52,9 @@ inline Built build(const std::string& text, BuildContext context = {}) {
   config::Notices notices;
   context.problems = &problems;
   context.notices = &notices;
-  auto source = std::make_shared<Source>(Source{"net.cntk", text, nullptr});
-  NetworkText network{{text, source, 0, false}, {}, {{"deviceId", -1.0}, {"precision", std::string("float")}}};
+  NetworkText network;
+  network.text = {text, std::make_shared<Source>(Source{"net.cntk", text, nullptr}), 0, false};
+  network.variables = {{"deviceId", -1.0}, {"precision", std::string("float")}};
   b.graph = build_network(network, context);
   try {
     problems.throw_if_any();

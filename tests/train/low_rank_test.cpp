@@ -39,7 +39,9 @@ TEST(LowRank, EigenvectorsAreOrthogonalAndFitTheirValues) {
       for (std::size_t j = 0; j < n; ++j) a[i * n + j] = values[i * n + j] + values[j * n + i];
     const Eigen e = symmetric_eigen(a, n);
     for (std::size_t r = 0; r < n; ++r) {
-      if (r > 0) EXPECT_GE(e.values[r - 1], e.values[r]);
+      if (r > 0) {
+        EXPECT_GE(e.values[r - 1], e.values[r]);
+      }
       for (std::size_t s = 0; s < n; ++s) {
         double dot = 0;
         for (std::size_t i = 0; i < n; ++i) dot += e.vectors[r * n + i] * e.vectors[s * n + i];
