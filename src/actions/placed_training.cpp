@@ -21,6 +21,7 @@ StepOfLayers step_of_layers(const Training& t) {
   step.samples = static_cast<double>(t.sgd.minibatch_size.at(0)) * step.ranks / t.world->size();
   if (const auto* o = std::get_if<DataParallelOptions>(&t.sgd.parallel.method))
     step.bits = static_cast<double>(std::min<std::int64_t>(o->gradient_bits.at(0), 32));
+  if (const auto* o = std::get_if<AsaOptions>(&t.sgd.parallel.method)) step.bits = o->bits.codec().bits;
   step.state = t.sgd.optimizer.momentum ? 1 : 0;
   return step;
 }
