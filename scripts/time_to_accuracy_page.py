@@ -33,7 +33,8 @@ page cache.
 
 {notes}## Settings
 
-Where gradients are summed, and with servers, rates are those of one rank. Where weights are averaged, ranks that each
+Where gradients are summed, and with servers, the rate per sample is that of one rank (the table has rates per
+minibatch, and a minibatch of 128 has twice the rate of one of 64). Where weights are averaged, ranks that each
 learn from a P-th of the data have P times the rate, as in `samples/methods`. The learning rates have the unit of the
 config (`learningRatesPerMB`; for ATIS `learningRatesPerSample`); the minibatch is that of all ranks together.
 Everything else is as in the config. The rates fall earlier than in the samples, as a run ends at the target.

@@ -105,6 +105,6 @@ def reproduce(bench):
     if bench.wants('links') and bench.emulated and not bench.quick:
         links(bench, page, side)
     page.text('*seconds*: all images, in the training loop. *forward*, *backward*, *update* and *waiting* (for other ranks) are means over the ranks, as the timeline of the '
-              'run records them; an exchange beside backward counts there too. *MB sent*: by each rank for a minibatch. *replicate*: neon\'s replica; *shard*: '
+              'run records them; an exchange beside backward counts twice, so these can add up to more. *MB sent*: by each rank for a minibatch. *data parallel*: neon\'s replica; *shard*: '
               'its fragment; *single*: its singlenode; *auto* chooses for each layer ([hybrid](../methods/hybrid.md)).')
     page.write()

@@ -37,12 +37,23 @@ def commit():
     return done.stdout.strip() if done.returncode == 0 else 'unknown'
 
 
+SEEN, END_OF_SEEN = '<!-- what was seen, by hand -->', '<!-- end -->'
+
+
+def written_by_hand(file):
+    """[the text between the marks, with them], which a new page keeps; [] if there is none."""
+    page = file.read_text(encoding='utf-8') if file.exists() else ''
+    start, end = page.find(SEEN), page.find(END_OF_SEEN)
+    return [page[start:end + len(END_OF_SEEN)]] if 0 <= start < end else []
+
+
 class Page:
     """Collects sections and writes them at once; tables are printed as they come."""
 
     def __init__(self, bench, title, intro):
         self.bench, self.title, self.intro = bench, title, intro
         self.differences, self.body = [], []
+        self.file = bench.pages / f'{bench.source}.md'
 
     def difference(self, *lines):
         """What differs from the original set-up."""
@@ -77,23 +88,22 @@ class Page:
         model, isa, number = processor()
         most = max((n for n, _ in bench.hosts_used), default=1)
         hosts = f'up to {most} host{"s" if most > 1 else ""} of `scripts/cluster.sh`, on these cores' if bench.emulated else f'all ranks on one host without links ({bench.why_not})'
-        size = f'the short run, at most {bench.limit / 60:g} minutes' if bench.quick else f'the full run, at most {bench.limit / 60:g} minutes'
+        size = f'the {"short" if bench.quick else "full"} run, at most {bench.limit / 60:g} minutes'
+        minutes = f' --minutes {bench.options.minutes:g}' if bench.options.minutes else ''
         parts = f' --parts {",".join(bench.options.parts)}' if bench.options.parts else ''
         lines = [f'# {self.title}', self.wrapped(self.intro),
-                 f'    scripts/reproduce.sh {bench.source}{" --quick" if bench.quick else ""}{parts}',
+                 f'    scripts/reproduce.sh {bench.source}{" --quick" if bench.quick else ""}{minutes}{parts}',
                  '\n'.join(self.wrapped(line, '- ') for line in (
                      f'Machine: {model}, {number} cores, {isa}; {hosts}.',
-                     f'Size: {size}; it took {bench.used() / 60:.1f}{", in parts with --continue" if bench.options.resume else ""}.',
+                     f'Time: {size}; {bench.used() / 60:.1f} minutes used{", interrupted and continued with `--continue`" if bench.options.resume else ""}.',
                      f'Date: {datetime.date.today().isoformat()}, commit {commit()}.'))]
-        if self.differences:
-            lines += ['What differs from the original set-up:', '\n'.join(self.wrapped(d, '- ') for d in self.differences)]
-        return lines
+        differences = [*self.differences, 'Each rank has one thread: one rank alone uses one core and leaves the others idle.']
+        return [*lines, *written_by_hand(self.file), 'What differs from the original set-up:', '\n'.join(self.wrapped(d, '- ') for d in differences)]
 
     def write(self):
         parts = self.head() + self.body
         if self.bench.skipped:
             parts += ['## Not measured', '\n'.join(self.wrapped(s, '- ') for s in self.bench.skipped)]
         self.bench.pages.mkdir(parents=True, exist_ok=True)
-        file = self.bench.pages / f'{self.bench.source}.md'
-        file.write_text('\n\n'.join(parts) + '\n', encoding='utf-8')
-        self.bench.say(f'written: {file}')
+        self.file.write_text('\n\n'.join(parts) + '\n', encoding='utf-8')
+        self.bench.say(f'written: {self.file}')

@@ -131,7 +131,7 @@ def table3(bench, page):
                 table3_of(bench, hosts, title, {'AlexNet': 'alexnet', 'GoogLeNet': 'googlenet', 'VGG': 'vgg16'}[title], batch, rows, shown)
         speed = link.replace('gbit', ' Gbit/s').replace('mbit', ' Mbit/s') if bench.emulated else 'no limit'
         page.text(f'{number} hosts, links of {speed}. Published figures are of 8 GPUs.')
-        page.table(['network', 'exchange', 's, 8 GPUs', 'speed-up', 'of 8', 's here', 'speed-up', f'of {number}', 'step, s', 'GB sent'], rows)
+        page.table(['network', 'exchange', 's, 8 GPUs', 'speed-up', 'efficiency', 's here', 'speed-up', 'efficiency', 'step, s', 'GB sent'], rows)
     page.text('*s* is the time of the exchange that computing does not hide: here encoding, waiting and decoding, of the rank and the step (of three after a first one) '
               'where it is least, so that waiting for slower ranks is not in it. *speed-up* is T1 / (T1/P + s), as in the source, which has no overlap. *step*: the '
               'fastest whole step; an exchange beside backward takes part of the core of its host, which s does not count. *GB sent* by each rank. AR is `ASA` with `allReduce = library`: one MPI_Allreduce after the backward pass. ASA and ASA16 sum shards in 32 and 16 bits during '
