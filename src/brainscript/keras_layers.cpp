@@ -103,7 +103,7 @@ Tensor flatten(Writer& w, const Layer& l, const Inputs& in) {
 Tensor reshape(Writer& w, const Layer& l, const Inputs& in) {
   Tensor x = one_vector(w, l, in);
   const YAML::Node target = setting(l, {"target_shape"});
-  if (!target || !target.IsSequence()) fail(l, "has no target_shape");
+  if (!target || !target.IsSequence() || target.size() == 0) fail(l, "has no target_shape");
   std::size_t n = 1, known = 1;
   for (const auto d : x.shape) n *= d;
   Sizes shape;

@@ -56,6 +56,7 @@ std::vector<std::size_t> shape_of(const Layer& layer, const YAML::Node& shape, s
     if (n < 1) fail(layer, "an axis of its input has no size", "give the sizes of images and vectors in the model");
     dims.push_back(static_cast<std::size_t>(n));
   }
+  if (dims.empty()) fail(layer, "its input has no axis", "give the sizes of images and vectors in the model");
   return dims;
 }
 
