@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "base/pattern.h"
@@ -77,6 +78,7 @@ SourcePos line_place(const std::string& path, std::size_t line, std::string_view
 
 std::string dim_fix(const std::string& key, std::int64_t number, const std::string& stream) {
   if (number < 0) return "correct it: numbers of classes begin at 0";
+  if (number >= std::numeric_limits<std::int32_t>::max()) return "correct it: no stream has so many elements";
   return fmt::format("correct it, or {} = {}{}", key, number + 1,
                      stream.empty() ? "" : fmt::format(" of stream '{}'", stream));
 }
