@@ -33,10 +33,10 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
   const SourcePos where = context.command.block("SGD").value("shardOptimizer").where;
   const ParallelTrainOptions& p = t.sgd.parallel;
   const bool alike = context.parallel && p.sums_gradients() && p.keeps_step() && !p.groups.any();
-  if (!alike || p.start_epoch > 1 || p.start_sample > 0)
+  if (!alike)
     context.problem(
         where, "shardOptimizer needs ranks that make every update together, with the same gradients",
-        "use it with DataParallelSGD or ASA (exchange = gradients), without groups, from the first epoch on");
+        "use it with DataParallelSGD or ASA (exchange = gradients), without groups");
   else if (t.sgd.faults.on_divergence == OnDivergence::majority)
     context.problem(where, "shardOptimizer: onDivergence = majority copies the whole optimizer, which no rank has",
                     "onDivergence = stop");
@@ -79,8 +79,6 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.gradient_check)
     return refuse("gradientcheck does not work with ModelParallel",
                   "check the gradients on one rank, without the block");
-  if (p.start_epoch > 1 || p.start_sample > 0)
-    return refuse("ModelParallel needs all ranks from the start", "remove parallelizationStartEpoch");
   if (t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     return refuse("oneBitAdam does not work with ModelParallel", "gradUpdateType = adam");
   if (t.sgd.faults.on_divergence == OnDivergence::majority)
@@ -89,6 +87,14 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.world->size() == 1) return;
   t.layer_ranks = t.world->split(grouped ? lay_out_groups(p.groups, *t.world).group : 0);
   if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
+}
+
+bool divides(const Training& t) { return t.layer_ranks || shards_optimizer(t); }
+
+ParallelTrainOptions summing_in_step(ParallelTrainOptions p) {
+  p.method = DataParallelOptions();
+  p.inside_groups = {};
+  return p;
 }
 
 ParallelMethod make_placed_method(const ParallelTrainOptions& parallel, Training& t, Communicator& world) {

@@ -209,8 +209,8 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
         "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
     context.notice(
-        fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: every rank trains alone throughout",
-                    parallel.start_epoch, t.sgd.max_epochs));
+        fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
+                    parallel.start_epoch, t.sgd.max_epochs, method));
 }
 
 // The exchange must support in every step what the optimizer needs, or the run does not start.
@@ -270,7 +270,8 @@ void check_synchronized(const ActionContext& context, const Training& t) {
 void plan_memory(const ActionContext& context, Training& t) {
   const int sharing = t.parallel->method.data.share.ranks;
   // Ranks that share the data do so to the end.
-  const std::int64_t share = largest_share(t.sgd, t.warm_start.parallel_throughout(0) ? sharing : 1);
+  const bool from_the_first = t.warm_start.shares_data || t.warm_start.parallel_throughout(0);
+  const std::int64_t share = largest_share(t.sgd, from_the_first ? sharing : 1);
   std::size_t weights = 0;
   for (const auto& slice : t.network->parameters().slices) weights += slice.size();
   t.threads =
@@ -305,8 +306,12 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (context.parallel) note_unused_settings(context, t);
   try {
     const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
-    t.alone = run(NoExchange().make({*t.world}));
-    t.parallel = run(together ? make_placed_method(parallel, t, comm) : NoExchange().make({*t.world}));
+    const auto no_exchange = [&t] { return NoExchange().make({*t.world}); };
+    t.parallel = run(together ? make_placed_method(parallel, t, comm) : no_exchange());
+    if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample, false, divides(t)};
+    t.warm_up = run(t.warm_start.shares_data && !t.warm_start.parallel_throughout(0)
+                        ? make_placed_method(summing_in_step(parallel), t, comm)
+                        : no_exchange());
   } catch (const ConfigError& e) {
     const auto block = context.command.block("SGD").block("ParallelTrain");
     const char* const about = block.has_own("transport") ? "transport" : block.has_own("route") ? "route" : "groups";
@@ -320,7 +325,6 @@ void make_exchange(const ActionContext& context, Training& t) {
   check_global_norm(context, t);
   make_average(context, t, together);
   if (together) check_synchronized(context, t);
-  if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample};
   t.method_name = t.parallel->method.traits.state_name;
   const bool grouped = together && parallel.groups.any();
   if (t.method_name.empty())

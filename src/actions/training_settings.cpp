@@ -18,7 +18,7 @@ std::string exchange_text(const Training& t) {
   if (t.warm_start.parallel_throughout(0) || t.warm_start.epoch == WarmStart::never) return text;
   std::string place = fmt::format("epoch {}", t.warm_start.epoch + 1);
   if (t.warm_start.sample > 0) place = fmt::format("sample {} of {}", t.warm_start.sample, place);
-  return fmt::format("{} before {}, then {}", t.alone->method.traits.text, place, text);
+  return fmt::format("{} before {}, then {}", t.warm_up->method.traits.text, place, text);
 }
 
 // "0.01 per sample", or what the first and the last epoch have. "" if all rates are searched for.

@@ -306,7 +306,7 @@ void restore_state(Training& t, StateCopy& copy) {
 void start_method(Training& t) {
   t.run_optimizer->now = t.optimizer.get();
   broadcast_weights(*t.world, t.network->parameters());
-  for (RunningMethod* m : {t.alone.get(), t.parallel.get()}) start(m->method, t.network->parameters());
+  for (RunningMethod* m : {t.warm_up.get(), t.parallel.get()}) start(m->method, t.network->parameters());
 }
 
 void roll_back(Training& t, std::int64_t epoch) {

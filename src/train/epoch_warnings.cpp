@@ -189,8 +189,8 @@ void advise(const Training& t) {
         "gets an equal share and waits for the slowest at the end of each epoch");
   if (const auto& o = t.sgd.parallel; o.exchanges() && o.start_sample > t.samples_per_epoch)
     log::warning(
-        fmt::format("parallelizationStartSample = {} exceeds the {} samples of an epoch: every rank trains on its own "
-                    "to the end of epoch {}. fix: set parallelizationStartEpoch to choose the epoch",
+        fmt::format("parallelizationStartSample = {} exceeds the {} samples of an epoch: parallel training begins "
+                    "after epoch {}. fix: set parallelizationStartEpoch to choose the epoch",
                     o.start_sample, t.samples_per_epoch, o.start_epoch));
   const std::int64_t first = std::max<std::int64_t>(0, t.sgd.parallel.start_epoch - 1);
   const std::int64_t epochs = t.sgd.max_epochs - first;  // whose samples may be more than can be counted

@@ -101,16 +101,16 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
   log::line(line + ".");
 }
 
-EpochPlan plan_of(const Training& t, bool shares, std::int64_t minibatch) {
+// `division`: null if each rank takes all data.
+EpochPlan plan_of(const Training& t, const DataDivision* division, std::int64_t minibatch) {
   EpochPlan plan;
   plan.epoch = t.progress.epoch;
   plan.samples = t.sgd.epoch_size;
   plan.minibatch = t.sgd.update_size(minibatch);
   plan.start = t.progress.samples_in_epoch;
-  if (!shares) return plan;
-  const DataDivision& division = t.parallel->method.data;
-  if (t.reader->takes_work_units()) plan.work_queue = division.work_queue();
-  const DataDivision::Share& share = plan.work_queue ? division.unit_share : division.share;
+  if (!division) return plan;
+  if (t.reader->takes_work_units()) plan.work_queue = division->work_queue();
+  const DataDivision::Share& share = plan.work_queue ? division->unit_share : division->share;
   plan.rank = share.rank, plan.ranks = share.ranks;
   plan.part = share.part, plan.parts = share.parts;
   return plan;
@@ -127,34 +127,36 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
 }
 
-// Ranks that trained on their own have equal weights, unless their processors differ.
+// Ranks that trained on their own have equal weights, unless their processors differ; parts of layers stay apart.
 void begin_parallel(Training& t) {
   if (!std::exchange(t.warm_start.over, true)) broadcast_weights(*t.world, t.network->parameters());
   begin_epoch(t.parallel->method, t.progress.epoch);
 }
 
-void set_network_mode(Training& t, bool parallel) {
+void set_network_mode(Training& t, bool shares_data) {
   const auto at = static_cast<std::size_t>(t.progress.epoch);
   NetworkMode mode;
   mode.dropout_rate = t.sgd.dropout_rate.at(at);
   mode.dropout_seed = static_cast<std::uint64_t>(t.progress.epoch) * t.network->random_nodes();
   mode.normalization_time_constant = SgdOptions::once_set(t.sgd.normalization_time_constant, at);
   mode.blend_time_constant = SgdOptions::once_set(t.sgd.normalization_blend_time_constant, at);
-  if (parallel && t.world->size() > 1)
+  if (shares_data && t.world->size() > 1)
     mode.sum_over_ranks = [&t](std::span<double> sums) { t.world->all_reduce_sum(sums); };
   t.network->set_mode(mode);
 }
 
-// The next phase of the epoch: each rank on its own with all data up to the end of the warm start, then all together.
+// The next phase of the epoch: the warm start up to its end, then the method of ParallelTrain.
 // None when the epoch, or its first `until` samples, are done.
 std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* last) {
   const std::int64_t from = t.warm_start.parallel_from(t.progress.epoch);
   const bool parallel = t.progress.samples_in_epoch >= from;
   if (last && (last->method == t.parallel.get() || !parallel)) return {};
   if (parallel && from > 0) begin_parallel(t);
-  t.report->gather_over(parallel ? t.metrics_ranks.get() : nullptr);
-  set_network_mode(t, parallel);
-  return Phase{parallel ? t.parallel.get() : t.alone.get(), plan_of(t, parallel, run.settings.minibatch), run.settings,
+  const bool shares_data = parallel || t.warm_start.shares_data;
+  RunningMethod* const method = parallel ? t.parallel.get() : t.warm_up.get();
+  t.report->gather_over(shares_data ? t.metrics_ranks.get() : nullptr);
+  set_network_mode(t, shares_data);
+  return Phase{method, plan_of(t, shares_data ? &method->method.data : nullptr, run.settings.minibatch), run.settings,
                parallel ? run.until : std::min(from, run.until)};
 }
 
@@ -207,7 +209,8 @@ void report_epoch(Training& t, const EpochRun& run) {
   const EpochFigures figures{t.progress.total_samples_seen, rate, s.momentum_per_sample, t.sgd.update_size(s.minibatch),
                              seconds_since(run.start)};
   t.report->end_epoch(figures);
-  const bool together = t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
+  const bool together =
+      t.warm_start.shares_data || t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
   if (t.sgd.metrics.any()) t.report->record_epoch(figures, times_by_rank(*t.world, t.times));
   warn_if_diverged(t);

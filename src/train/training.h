@@ -53,8 +53,8 @@ struct Training {
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
   std::unique_ptr<WeightAverage> average;                                          // null without weightAverage
   std::unique_ptr<Communicator> checksummed;  // `world` for the methods, with messageChecksums
-  // The methods before and after the warm start. They outlive the readers, which may take work units.
-  std::unique_ptr<RunningMethod> alone, parallel;
+  // The method of the warm start and that of ParallelTrain. They outlive the readers, which may take work units.
+  std::unique_ptr<RunningMethod> warm_up, parallel;
   WarmStart warm_start;
   std::unique_ptr<Reader> reader, cv_reader;  // cv_reader may be null
   FaultHook fault_hook;

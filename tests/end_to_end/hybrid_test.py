@@ -59,6 +59,25 @@ class HybridTest(support.TrainerTest):
         second = self.losses(self.train(2, 'ModelParallel=[dense=single];shardOptimizer=true'))
         self.assert_close(one, first + second)
 
+    def test_warm_start(self):
+        """Before the place where 1-bit gradients or block momentum begin, ranks that divide layers or the optimizer sum in 32 bits."""
+        one = self.losses(self.train(1, '', 'makeMode=false'))
+        one_bit = 'DataParallelSGD=[gradientBits=1]'
+        momentum = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=64];groups=size:2'
+        for ranks, divided, method in ((2, 'ModelParallel=[dense=replicate;layers=[1=shard]]', one_bit), (3, 'ModelParallel=[dense=replicate;layers=[1=single]]', one_bit),
+                                       (3, 'shardOptimizer=true', one_bit), (4, 'ModelParallel=[dense=shard]', momentum)):
+            for start, in_32_bits in (('parallelizationStartEpoch=2', 10), ('parallelizationStartEpoch=2;parallelizationStartSample=320', 15),
+                                      ('parallelizationStartEpoch=3', 20)):
+                with self.subTest(ranks=ranks, divided=divided, method=method, start=start):
+                    settings = f'{divided};ParallelTrain=[{method};{start}]'
+                    losses = self.losses(self.train(ranks, settings, 'makeMode=false'))
+                    self.assert_close(one[:in_32_bits], losses[:in_32_bits])
+                    if in_32_bits < 20:
+                        self.assertNotEqual([f'{v:.4f}' for v in one], [f'{v:.4f}' for v in losses], 'the method begins')
+                    if in_32_bits == 15:
+                        first = self.losses(self.train(ranks, settings + ';maxEpochs=1', 'makeMode=false'))
+                        self.assertEqual(losses, first + self.losses(self.train(ranks, settings)), 'a resumed run')
+
     def test_sends_what_the_table_says(self):
         for dense in ('shard', 'replicate'):
             with self.subTest(dense):
