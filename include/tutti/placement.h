@@ -28,6 +28,7 @@ const char* to_string(Placement);
 struct ModelParallel {
   Communicator* ranks = nullptr;            // null or of size 1: every layer is replicated
   std::map<std::string, Placement> layers;  // by the name of the layer's weight; others are replicated
+  bool in_parts = false;                    // shares larger than planned are computed in parts, as many on every rank
 };
 
 // The range [first, last) of `size` elements that rank `rank` of `ranks` holds. Sizes differ by at most one.

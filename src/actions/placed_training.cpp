@@ -53,6 +53,8 @@ void place_layers(const ActionContext& context, Training& t, const graph::Graph&
   const StepOfLayers step = step_of_layers(t);
   choose_placements(layers, step, t.link);
   options.model_parallel.ranks = t.layer_ranks.get();
+  options.model_parallel.in_parts =
+      t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1 || t.sgd.gradient_accumulation > 1;
   for (const PlacedLayer& l : layers)
     if (l.placement != Placement::replicate) options.model_parallel.layers[l.layer.weight] = l.placement;
   t.placement = placement_table(layers, step);
@@ -73,9 +75,6 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.truncated)
     return refuse("ModelParallel does not work with truncated sequences",
                   "remove truncated, or the block ModelParallel");
-  if (t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1 || t.sgd.gradient_accumulation > 1)
-    return refuse("ModelParallel computes a minibatch at once",
-                  "remove maxSamplesInRAM, numSubminibatches and gradientAccumulationSteps, or the block ModelParallel");
   if (t.sgd.gradient_check)
     return refuse("gradientcheck does not work with ModelParallel",
                   "check the gradients on one rank, without the block");

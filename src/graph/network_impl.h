@@ -133,6 +133,7 @@ struct Network::Impl {
   // Points the inputs of `e` at this part; allocates more memory if the part is larger than planned.
   void attach(Executable& e, const Batch&, const Part&);
   const std::vector<Part>& parts(Executable& e, const Batch&);
+  void divide_share(Executable& e, const Batch&);  // into e.parts
   void join_ranks(Executable& e, const Batch&);
   void join_backward(Executable& e);
   void clear_dense_gradients();
@@ -146,6 +147,7 @@ struct Network::Impl {
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   // rank_columns.cpp: the columns of all ranks, for layers that they compute together. Collective.
   void attach_ranks(Executable& e);
+  void equalize_parts(Executable& e);  // adds empty parts, so that every rank has as many
   void number_samples_of_ranks(Executable& e, std::size_t axis);
   bool divided() const {
     const ModelParallel& m = options.model_parallel;

@@ -109,6 +109,16 @@ void Network::Impl::attach_ranks(Executable& e) {
   }
 }
 
+void Network::Impl::equalize_parts(Executable& e) {
+  Communicator& ranks = *options.model_parallel.ranks;
+  const std::int64_t mine = static_cast<std::int64_t>(e.parts.size());
+  auto& counts = e.gathered.values;
+  counts.resize(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(counts)));
+  const std::size_t end = e.parts.back().last;
+  e.parts.resize(static_cast<std::size_t>(*std::ranges::max_element(counts)), {end, end});
+}
+
 // For random draws: the numbers of the samples of all ranks.
 void Network::Impl::number_samples_of_ranks(Executable& e, std::size_t axis) {
   if (e.program.code().random_nodes == 0) return;

@@ -78,7 +78,7 @@ class Announcer : public GradientSink {
 
 }  // namespace
 
-const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch) {
+void Network::Impl::divide_share(Executable& e, const Batch& batch) {
   const auto& code = e.program.code();
   const bool by_sequence = counts_sequences(code);
   std::size_t total = none;
@@ -101,16 +101,14 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
   const std::size_t capacity = e.part_columns;
   auto& parts = e.parts;
   parts.clear();
-  if (total == 0 && !divided()) return parts;
-  if (capacity == 0 || divided() || !e.program.additive() || (!by_sequence && total <= capacity)) {
-    parts.push_back({0, total});
-    return parts;
-  }
+  if (total == 0 && !divided()) return;
+  const bool whole = capacity == 0 || (divided() && !options.model_parallel.in_parts) || !e.program.additive();
+  if (whole || total == 0 || (!by_sequence && total <= capacity)) return parts.push_back({0, total});
   if (!by_sequence) {
     // Parts of about equal size, because a tiny last one would be inefficient.
     const std::size_t count = (total + capacity - 1) / capacity;
     for (std::size_t p = 0; p < count; ++p) parts.push_back({total * p / count, total * (p + 1) / count});
-    return parts;
+    return;
   }
   const auto widest = [&](const Part& part) {
     std::size_t width = 0;
@@ -127,7 +125,12 @@ const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch)
     else
       parts.push_back({s, s + 1});
   }
-  return parts;
+}
+
+const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch) {
+  divide_share(e, batch);
+  if (divided() && options.model_parallel.in_parts) equalize_parts(e);
+  return e.parts;
 }
 
 void Network::Impl::attach_input(Executable& e, std::size_t tensor, const Batch& batch, const Part& part) {
@@ -200,7 +203,7 @@ const float* Network::Impl::at_backend(Executable& e, std::size_t tensor, const 
 }
 
 void Network::Impl::send(Executable& e, const Batch& batch) {
-  if (backend->is_host() || parts(e, batch).size() != 1) return;
+  if (backend->is_host() || options.model_parallel.in_parts || parts(e, batch).size() != 1) return;
   const TimelineSpan copying(Work::copy);
   const auto& code = e.program.code();
   for (std::size_t t = 0; t < code.tensors.size(); ++t) {

@@ -77,6 +77,33 @@ TEST_F(Hybrid, SparseInputsAndSequences) {
       "dropoutRate=0.3", 1e-4, placements);
 }
 
+// Ranks whose shares differ compute as many parts; some of them are empty.
+TEST_F(Hybrid, MinibatchesInParts) {
+  for (const char* parts : {"numSubminibatches=3", "maxSamplesInRAM=1", "maxSamplesInRAM=3",
+                            "gradientAccumulationSteps=2", "gradientAccumulationSteps=2;numSubminibatches=2"}) {
+    SCOPED_TRACE(parts);
+    const auto placements = {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]",
+                             "ModelParallel=[dense=replicate;layers=[1=shard]]"};
+    expect_as_one_rank({"dense", false, false, 3, kTwoLayers}, std::string("dropoutRate=0.4;") + parts, 1e-5,
+                       placements);
+    expect_as_one_rank({"sparse", true, false, 40, "DenseLayer {6, activation = ReLU}"}, parts, 1e-5,
+                       {"ModelParallel=[dense=shard]"});
+    expect_as_one_rank({"sequences", true, true, 40, "Sequential (EmbeddingLayer {7} : RecurrentLSTMLayer {4})"}, parts,
+                       1e-4, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
+  }
+}
+
+// No rank can train alone with parts of layers or of the optimizer: all sum in 32 bits, which gives the same numbers.
+TEST_F(Hybrid, WarmStart) {
+  for (const char* start : {"2", "9", "2;parallelizationStartSample=16"}) {
+    SCOPED_TRACE(start);
+    const std::string settings = std::string("dropoutRate=0.4;ParallelTrain=[parallelizationStartEpoch=") + start + "]";
+    expect_as_one_rank({"dense", false, false, 3, kTwoLayers}, settings, 1e-5,
+                       {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]", "shardOptimizer=true",
+                        "shardOptimizer=true;ModelParallel=[dense=shard]"});
+  }
+}
+
 // Norms and means of whole parameters are sums over the ranks that hold parts of them.
 TEST_F(Hybrid, EveryOptimizer) {
   const Kind kind{"optimizers", false, false, 3, kTwoLayers};

@@ -38,7 +38,7 @@ class HybridTest(support.TrainerTest):
 
     @staticmethod
     def losses(text):
-        return [float(v) for v in re.findall(r'ce = ([\d.]+) \* 64;', text)]
+        return [float(v) for v in re.findall(r'ce = ([\d.]+) \* (?:64|128);', text)]
 
     def assert_close(self, one, more):
         self.assertEqual(len(one), len(more))
@@ -58,6 +58,14 @@ class HybridTest(support.TrainerTest):
         first = self.losses(self.train(3, 'maxEpochs=1;ModelParallel=[dense=shard]', 'makeMode=false'))
         second = self.losses(self.train(2, 'ModelParallel=[dense=single];shardOptimizer=true'))
         self.assert_close(one, first + second)
+
+    def test_minibatches_in_parts(self):
+        """Ranks whose shares differ have as many parts; the numbers stay."""
+        for parts in ('numSubminibatches=3', 'maxSamplesInRAM=9', 'gradientAccumulationSteps=2', 'gradientAccumulationSteps=2;numSubminibatches=2'):
+            one = self.losses(self.train(1, parts, 'makeMode=false'))
+            for ranks, divided in ((2, 'ModelParallel=[dense=shard]'), (3, 'ModelParallel=[dense=single]'), (3, 'ModelParallel=[dense=shard]')):
+                with self.subTest(parts=parts, ranks=ranks, divided=divided):
+                    self.assert_close(one, self.losses(self.train(ranks, f'{parts};{divided}', 'makeMode=false')))
 
     def test_warm_start(self):
         """Before the place where 1-bit gradients or block momentum begin, ranks that divide layers or the optimizer sum in 32 bits."""
