@@ -46,7 +46,7 @@ constexpr ShardRange shard_range(std::size_t size, int rank, int ranks) {
 struct ParameterShard {
   Shape whole;
   std::size_t axis = 0;
-  bool single = false;
+  bool single = false;  // one rank holds all of it
   std::vector<std::size_t> bounds = {};
   ShardRange range(int rank, int ranks) const {
     if (!bounds.empty()) return {bounds[static_cast<std::size_t>(rank)], bounds[static_cast<std::size_t>(rank) + 1]};

@@ -34,16 +34,14 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
   const ParallelTrainOptions& p = t.sgd.parallel;
   const bool alike = context.parallel && p.sums_gradients() && p.keeps_step() && !p.groups.any();
   if (!alike)
-    context.problem(
-        where, "shardOptimizer needs ranks that make every update together, with the same gradients",
-        "use it with DataParallelSGD or ASA (exchange = gradients), without groups");
+    context.problem(where, "shardOptimizer needs ranks that make every update together, with the same gradients",
+                    "use it with DataParallelSGD or ASA (exchange = gradients), without groups");
   else if (t.sgd.faults.on_divergence == OnDivergence::majority)
     context.problem(where, "shardOptimizer: onDivergence = majority copies the whole optimizer, which no rank has",
                     "onDivergence = stop");
-  else if (!make_optimizer(t.sgd.optimizer)->works_on_parts() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
-    context.problem(where, "shardOptimizer: this optimizer needs whole parameters",
-                    "normWithAveMultiplier = false, gradientClippingWithTruncation = true, no "
-                    "clippingGlobalNormPerSample, or another gradUpdateType");
+  else if (!make_optimizer(t.sgd.optimizer)->works_on_parameters() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
+    context.problem(where, "shardOptimizer: this optimizer needs the gradients of all parameters",
+                    "no clippingGlobalNormPerSample, and another gradUpdateType than oneBitAdam");
 }
 
 void place_layers(const ActionContext& context, Training& t, const graph::Graph& graph, NetworkOptions& options) {
@@ -99,7 +97,8 @@ ParallelTrainOptions summing_in_step(ParallelTrainOptions p) {
 ParallelMethod make_placed_method(const ParallelTrainOptions& parallel, Training& t, Communicator& world) {
   ParallelMethod common = make_method(parallel, {world, t.run_optimizer});
   if (shards_optimizer(t))
-    common.weights = std::make_unique<GatherWeights>(optimizer_ranges(t.network->parameters(), world.size()), world);
+    common.weights = std::make_unique<GatherWeights>(
+        optimizer_ranges(t.network->parameters(), *make_optimizer(t.sgd.optimizer), world.size()), world);
   if (!t.layer_ranks) return common;
   if (!parallel.groups.any()) return make_hybrid(std::move(common), NoExchange().make({*t.layer_ranks}));
   auto alike = world.split(t.layer_ranks->rank());

@@ -51,7 +51,7 @@ class SameScalars final : public Archive {
 
 }  // namespace
 
-std::vector<std::size_t> optimizer_ranges(const Parameters& p, int ranks) {
+std::vector<std::size_t> optimizer_ranges(const Parameters& p, const Optimizer& optimizer, int ranks) {
   std::size_t values = 0, end = 0;
   for (const Slice& s : p.slices)
     if (!s.shard) values += s.size(), end = end_of(s);
@@ -62,7 +62,8 @@ std::vector<std::size_t> optimizer_ranges(const Parameters& p, int ranks) {
     while (static_cast<int>(bounds.size()) < ranks) {
       const std::size_t wanted = values * bounds.size() / static_cast<std::size_t>(ranks);
       if (wanted > before + s.size()) break;
-      bounds.push_back(s.offset + (wanted - before + s.rows - 1) / s.rows * s.rows);
+      const std::size_t unit = optimizer.works_on_parts() ? s.rows : s.size(), inside = wanted - before;
+      bounds.push_back(s.offset + (inside + (unit == s.rows ? unit - 1 : unit / 2)) / unit * unit);
     }
     before += s.size();
   }
@@ -74,7 +75,7 @@ std::vector<std::size_t> optimizer_ranges(const Parameters& p, int ranks) {
 void ShardedOptimizer::bind(Parameters& p) {
   whole_ = &p;
   const int ranks = ranks_.size();
-  const auto bounds = optimizer_ranges(p, ranks);
+  const auto bounds = optimizer_ranges(p, *divided_, ranks);
   const auto me = static_cast<std::size_t>(ranks_.rank());
   const std::size_t first = bounds[me], last = bounds[me + 1];
   const auto common = static_cast<std::size_t>(
@@ -89,7 +90,7 @@ void ShardedOptimizer::bind(Parameters& p) {
   look_at(range_, first, last), look_at(shards_, rest, p.size());
   for (std::size_t i = 0; i < common; ++i) {
     Slice s = p.slices[i];
-    ParameterShard shard{Shape{{s.rows, s.columns}}, 1};
+    ParameterShard shard{Shape{{s.rows, s.columns}}, 1, !divided_->works_on_parts()};
     for (const std::size_t bound : bounds) shard.bounds.push_back(columns_in(s, 0, bound).last);
     const ShardRange mine = columns_in(s, first, last);
     s.offset = mine.size() ? s.offset + mine.first * s.rows - first : 0;

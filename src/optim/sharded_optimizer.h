@@ -14,14 +14,15 @@
 
 namespace tutti {
 
-// The ranges of the flat weights that the ranks update: whole columns, of about equal size. By rank, where its range
-// begins; the last entry is the end. Weights with a shard (model parallelism) are not divided again.
-std::vector<std::size_t> optimizer_ranges(const Parameters&, int ranks);
+// The ranges of the flat weights that the ranks update: of about equal size, in whole columns, or in whole parameters
+// where the optimizer needs these. By rank, where its range begins; the last entry is the end. Weights with a shard
+// (model parallelism) are not divided again.
+std::vector<std::size_t> optimizer_ranges(const Parameters&, const Optimizer&, int ranks);
 
 class ShardedOptimizer final : public Optimizer {
  public:
   using Make = std::function<std::unique_ptr<Optimizer>()>;
-  // An optimizer that works on parts (Optimizer::works_on_parts).
+  // An optimizer that works on single parameters (Optimizer::works_on_parameters).
   ShardedOptimizer(const Make& make, Communicator& ranks) : ranks_(ranks), divided_(make()), parts_(make()) {}
 
   void bind(Parameters&) override;
