@@ -208,9 +208,8 @@ void note_unused_settings(const ActionContext& context, const Training& t) {
     context.notice(fmt::format(
         "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
-    context.notice(
-        fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
-                    parallel.start_epoch, t.sgd.max_epochs, method));
+    context.notice(fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
+                               parallel.start_epoch, t.sgd.max_epochs, method));
 }
 
 // The exchange must support in every step what the optimizer needs, or the run does not start.

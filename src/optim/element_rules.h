@@ -17,8 +17,10 @@ __device__ inline double root(double x) { return sqrt(x); }
 // A template, as clang refuses a constexpr function that can never be constant, and has no constant square root.
 template <class T>
 [[gnu::always_inline]] constexpr T root(T x) {
-  if constexpr (sizeof(T) == sizeof(float)) return __builtin_sqrtf(x);
-  else return __builtin_sqrt(x);
+  if constexpr (sizeof(T) == sizeof(float))
+    return __builtin_sqrtf(x);
+  else
+    return __builtin_sqrt(x);
 }
 #endif
 

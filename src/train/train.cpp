@@ -209,8 +209,7 @@ void report_epoch(Training& t, const EpochRun& run) {
   const EpochFigures figures{t.progress.total_samples_seen, rate, s.momentum_per_sample, t.sgd.update_size(s.minibatch),
                              seconds_since(run.start)};
   t.report->end_epoch(figures);
-  const bool together =
-      t.warm_start.shares_data || t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
+  const bool together = t.warm_start.shares_data || t.warm_start.parallel_from(t.progress.epoch) < t.samples_per_epoch;
   t.report->times(t.times, together ? t.world->size() : 1);
   if (t.sgd.metrics.any()) t.report->record_epoch(figures, times_by_rank(*t.world, t.times));
   warn_if_diverged(t);
