@@ -27,8 +27,9 @@ command -v clang++ >/dev/null || { echo "fuzz.sh: clang++ is missing: apt-get in
 [ -f "$build/build.ninja" ] || CC=clang CXX=clang++ meson setup "$build" "$source" -Dfuzz=true -Dcuda=disabled -Dbenchmarks=false \
   -Dtogether=true -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Db_ndebug=false
 [ ${#targets[@]} -gt 0 ] || targets=(config brainscript ndl keras text_format idx table libsvm speech images hdf5 model_file graph_text cntk_model safetensors npz messages)
-ninja -C "$build" "${targets[@]/#/tests/fuzz/fuzz_}"
-mkdir -p "$build/findings"
+ninja -C "$build" tests/fuzz/fuzz_seeds_cntk "${targets[@]/#/tests/fuzz/fuzz_}"
+mkdir -p "$build/findings" "$build/corpus/cntk_model"
+"$build/tests/fuzz/fuzz_seeds_cntk" "$build/corpus/cntk_model"
 row='%-12s %8s %9s %12s %s\n'
 # run_target NAME: a row of the table. MPI is linked and never started: what it allocates when it is loaded is not ours.
 run_target() {

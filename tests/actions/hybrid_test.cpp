@@ -101,6 +101,8 @@ TEST_F(Hybrid, WarmStart) {
     expect_as_one_rank({"dense", false, false, 3, kTwoLayers}, settings, 1e-5,
                        {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]", "shardOptimizer=true",
                         "shardOptimizer=true;ModelParallel=[dense=shard]"});
+    expect_as_one_rank({"sparse", true, false, 40, "DenseLayer {6, activation = ReLU}"}, settings, 1e-5,
+                       {"ModelParallel=[dense=shard]", "shardOptimizer=true"});
   }
 }
 
