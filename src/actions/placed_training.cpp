@@ -86,7 +86,7 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
 }
 
-bool divides(const Training& t) { return t.layer_ranks || shards_optimizer(t); }
+bool needs_all_ranks(const Training& t) { return t.layer_ranks || shards_optimizer(t); }
 
 ParallelTrainOptions summing_in_step(ParallelTrainOptions p) {
   p.method = DataParallelOptions();

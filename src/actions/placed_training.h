@@ -14,7 +14,7 @@ void place_layers(const ActionContext&, Training&, const graph::Graph&, NetworkO
 // The method of the block for what every rank holds; what it holds alone needs no exchange, except among groups.
 ParallelMethod make_placed_method(const ParallelTrainOptions&, Training&, Communicator& world);
 // Whether parts of layers or of the optimizer belong to a rank, so that no rank can train on its own.
-bool divides(const Training&);
+bool needs_all_ranks(const Training&);
 // For a warm start of such ranks: DataParallelSGD in 32 bits, in every group and between them.
 ParallelTrainOptions summing_in_step(ParallelTrainOptions);
 void check_shard_optimizer(const ActionContext&, Training&);

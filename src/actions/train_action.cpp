@@ -307,7 +307,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
     const auto no_exchange = [&t] { return NoExchange().make({*t.world}); };
     t.parallel = run(together ? make_placed_method(parallel, t, comm) : no_exchange());
-    if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample, false, divides(t)};
+    if (together) t.warm_start = {parallel.start_epoch - 1, parallel.start_sample, false, needs_all_ranks(t)};
     t.warm_up = run(t.warm_start.shares_data && !t.warm_start.parallel_throughout(0)
                         ? make_placed_method(summing_in_step(parallel), t, comm)
                         : no_exchange());
