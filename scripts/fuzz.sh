@@ -40,7 +40,7 @@ run_target() {
     -artifact_prefix="$build/findings/$1-" "$corpus" "$source/tests/fuzz/cases/$1" >"$log" 2>&1; } 2>"$log.time" || rc=$?
   # shellcheck disable=SC2059
   printf "$row" "$1" "$seconds" "$(awk '{ printf "%.0f", $1 + $2 }' "$log.time")" \
-    "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" "$([ $rc -eq 0 ] && echo none || echo "see $log")"
+    "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)" "$([ $rc -eq 0 ] && echo none || echo "see $log")"
   return $rc
 }
 # shellcheck disable=SC2059

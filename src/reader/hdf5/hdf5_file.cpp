@@ -80,7 +80,20 @@ std::vector<std::string> dataset_names(hid_t file) {
   return names;
 }
 
+constexpr std::size_t kLargestNumber = 16;  // bytes; a damaged type can claim gigabytes, which the library would allocate
 constexpr std::uint64_t kMostTried = 16 << 20;  // bytes of a row
+
+// What is wrong with the sizes that a dataset claims, or "". The library would allocate them.
+std::string damaged_sizes(hid_t file, hid_t set, hid_t type) {
+  if (const std::size_t size = H5Tget_size(type); size > kLargestNumber)
+    return fmt::format("holds numbers of {} bytes each: it is damaged", size);
+  const ListHandle made(H5Dget_create_plist(set));
+  hsize_t file_size = 0;
+  const hsize_t stored = H5Dget_storage_size(set);
+  if (H5Pget_layout(made.get()) == H5D_CHUNKED && H5Fget_filesize(file, &file_size) >= 0 && stored > file_size)
+    return fmt::format("should be stored in {} bytes, but the file has {}: it is damaged", stored, file_size);
+  return {};
+}
 
 // Opens all datasets, and reads the first and the last row of each.
 void look_through(const std::string& path) {
@@ -89,6 +102,8 @@ void look_through(const std::string& path) {
   for (const std::string& name : dataset_names(file.get())) {
     const DatasetHandle set(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT));
     if (!set.good()) continue;
+    const TypeHandle type(H5Dget_type(set.get()));
+    if (!damaged_sizes(file.get(), set.get(), type.get()).empty()) continue;
     const SpaceHandle space(H5Dget_space(set.get()));
     const int rank = H5Sget_simple_extent_ndims(space.get());
     if (rank < 1) continue;
@@ -170,6 +185,7 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
   const TypeHandle type(H5Dget_type(d.handle.get()));
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind != H5T_INTEGER && kind != H5T_FLOAT) fail("holds no numbers: only whole numbers and fractions can be read");
+  if (const std::string why = damaged_sizes(open_->file.get(), d.handle.get(), type.get()); !why.empty()) fail(why);
   const SpaceHandle space(H5Dget_space(d.handle.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (rank < 1) fail("is a single value; its first axis must count the samples");
