@@ -132,6 +132,7 @@ struct Network::Impl {
 
   // Points the inputs of `e` at this part; allocates more memory if the part is larger than planned.
   void attach(Executable& e, const Batch&, const Part&);
+  // Collective for programs of which several ranks compute layers together.
   const std::vector<Part>& parts(Executable& e, const Batch&);
   void divide_share(Executable& e, const Batch&);  // into e.parts
   void join_ranks(Executable& e, const Batch&);

@@ -18,20 +18,23 @@ void SparseRows::bind(std::vector<Source> sources, Parameters& p) {
 }
 
 template <class Add>
-void SparseRows::list(bool gathered, Parameters& p, Backend& backend, const Add& add) {
+void SparseRows::list(bool gathered, bool first_part, Parameters& p, Backend& backend, const Add& add) {
   for (std::size_t i = 0; i < sources_.size();) {
     const std::size_t slice = sources_[i].slice, first = i;
     while (i < sources_.size() && sources_[i].slice == slice) ++i;
     if ((sources_[first].gathered != none) != gathered) continue;
     auto& list = p.sparse_rows[slice];
-    backend.clear_sparse_rows(p.slices[slice], list, p.gradients);
+    if (first_part)
+      backend.clear_sparse_rows(p.slices[slice], list, p.gradients);
+    else
+      for (const std::uint32_t row : list) set_.add(row);
     for (std::size_t k = first; k < i; ++k) add(sources_[k]);
     set_.take(list);
   }
 }
 
 void SparseRows::list(const std::vector<StreamInfo>& streams, const Batch& batch, Parameters& p, Backend& backend) {
-  list(false, p, backend, [&](const Source& source) {
+  list(false, true, p, backend, [&](const Source& source) {
     for (std::size_t s = 0; s < streams.size() && s < batch.streams.size(); ++s) {
       const StreamData& x = batch.streams[s];
       if (streams[s].name != source.input || x.column_begin.empty()) continue;
@@ -42,8 +45,8 @@ void SparseRows::list(const std::vector<StreamInfo>& streams, const Batch& batch
   });
 }
 
-void SparseRows::list_gathered(std::span<const SparseView> inputs, Parameters& p, Backend& backend) {
-  list(true, p, backend, [&](const Source& source) {
+void SparseRows::list_gathered(bool first_part, std::span<const SparseView> inputs, Parameters& p, Backend& backend) {
+  list(true, first_part, p, backend, [&](const Source& source) {
     const SparseView& x = inputs[source.gathered];
     if (x.columns == 0) return;
     add({x.indices + x.begin[0], x.indices + x.begin[x.columns]}, source.rows);

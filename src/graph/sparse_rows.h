@@ -27,12 +27,13 @@ class SparseRows {
   void bind(std::vector<Source> sources, Parameters&);
   // Zeroes the gradients of all listed rows, in the backend's stream, then lists the rows of this share.
   void list(const std::vector<StreamInfo>&, const Batch&, Parameters&, Backend&);
-  // The same for weights that this rank holds a part of; `inputs` by tensor.
-  void list_gathered(std::span<const SparseView> inputs, Parameters&, Backend&);
+  // The same for weights that this rank holds a part of; `inputs` by tensor. After the first part of a share nothing is
+  // zeroed, and the rows of the other parts are added.
+  void list_gathered(bool first_part, std::span<const SparseView> inputs, Parameters&, Backend&);
 
  private:
   template <class Add>
-  void list(bool gathered, Parameters&, Backend&, const Add&);
+  void list(bool gathered, bool first_part, Parameters&, Backend&, const Add&);
   void add(std::span<const std::int32_t> indices, std::size_t rows);
 
   std::vector<Source> sources_;  // ordered by slice

@@ -101,8 +101,9 @@ void Network::Impl::divide_share(Executable& e, const Batch& batch) {
   const std::size_t capacity = e.part_columns;
   auto& parts = e.parts;
   parts.clear();
-  if (total == 0 && !divided()) return;
-  const bool whole = capacity == 0 || (divided() && !options.model_parallel.in_parts) || !e.program.additive();
+  const bool divided = e.program.divided();
+  if (total == 0 && !divided) return;
+  const bool whole = capacity == 0 || (divided && !options.model_parallel.in_parts) || !e.program.additive();
   if (whole || total == 0 || (!by_sequence && total <= capacity)) return parts.push_back({0, total});
   if (!by_sequence) {
     // Parts of about equal size, because a tiny last one would be inefficient.
@@ -129,7 +130,7 @@ void Network::Impl::divide_share(Executable& e, const Batch& batch) {
 
 const std::vector<Part>& Network::Impl::parts(Executable& e, const Batch& batch) {
   divide_share(e, batch);
-  if (divided() && options.model_parallel.in_parts) equalize_parts(e);
+  if (e.program.divided() && options.model_parallel.in_parts) equalize_parts(e);
   return e.parts;
 }
 
@@ -262,7 +263,7 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
   }
   if (e.program.divided()) {
     attach_ranks(e);
-    if (&e == training.get()) touched.list_gathered(e.run.sparse, parameters, *backend);
+    if (&e == training.get()) touched.list_gathered(e.run.first_part, e.run.sparse, parameters, *backend);
   }
   std::size_t most = 1;
   for (std::size_t a = 0; a < e.run.columns.size(); ++a) {
@@ -339,10 +340,10 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   if (m.divided() && batch.samples == 0) m.clear_dense_gradients();
   e.run.weights_version = m.backend->new_version();
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    m.attach(e, batch, parts[p]);
-    e.sent = {};
     e.run.first_part = p == 0;
     e.run.last_part = p + 1 == parts.size();
+    m.attach(e, batch, parts[p]);
+    e.sent = {};
     e.run.sum_over_ranks = m.mode.sum_over_ranks ? &m.mode.sum_over_ranks : nullptr;
     e.replay.begin(e.run);
     e.program.forward(e.run, &e.replay);
