@@ -163,9 +163,12 @@ class RuleOptimizer final : public Optimizer {
     };
     double* const squares = global_squares();
     of_all([&](bool shard, const Run& r) { k_->run(Squares{g + r.offset}, r.count, squares + (shard ? 1 : 0)); });
-    if (!p_->slices.empty() && p_->slices.back().shard) {
+    // Where rank 0 holds every parameter, the others have no chunk and never come here.
+    const bool several = std::any_of(p_->slices.begin(), p_->slices.end(),
+                                     [](const Slice& s) { return !s.shard || !s.shard->single; });
+    if (p_->slices.back().shard) {
       p_->weights.memory().synchronize();
-      p_->sum_over_shards({squares + 1, 1});
+      if (several) p_->sum_over_shards({squares + 1, 1});
       squares[0] += squares[1];
     }
     const double limit = options_.global_norm_per_sample * static_cast<double>(step_.columns);
