@@ -41,12 +41,12 @@ constexpr ShardRange shard_range(std::size_t size, int rank, int ranks) {
   return {size * r / n, size * (r + 1) / n};
 }
 
-// The part of a parameter that this rank holds: `range` along `axis` of `whole`. `single`: all of it, on rank 0.
-// `bounds`: by rank, where its range begins, and the end of the last; empty = ranges of about equal size.
+// The part of a parameter that this rank holds: `range` along `axis` of `whole`. `single`: one rank holds all of it,
+// rank 0 or the one that `bounds` names. `bounds`: by rank, where its range begins, and the end of the last; empty = ranges of about equal size.
 struct ParameterShard {
   Shape whole;
   std::size_t axis = 0;
-  bool single = false;  // one rank holds all of it
+  bool single = false;
   std::vector<std::size_t> bounds = {};
   ShardRange range(int rank, int ranks) const {
     if (!bounds.empty()) return {bounds[static_cast<std::size_t>(rank)], bounds[static_cast<std::size_t>(rank) + 1]};

@@ -19,9 +19,12 @@ StepOfLayers step_of_layers(const Training& t) {
   StepOfLayers step;
   step.ranks = t.layer_ranks->size();
   step.samples = static_cast<double>(t.sgd.minibatch_size.at(0)) * step.ranks / t.world->size();
-  if (const auto* o = std::get_if<DataParallelOptions>(&t.sgd.parallel.method))
+  // Layers are divided inside a group.
+  const ParallelTrainOptions& p = t.sgd.parallel;
+  const MethodOptions method = p.groups.any() ? p.inside().method : p.method;
+  if (const auto* o = std::get_if<DataParallelOptions>(&method))
     step.bits = static_cast<double>(std::min<std::int64_t>(o->gradient_bits.at(0), 32));
-  if (const auto* o = std::get_if<AsaOptions>(&t.sgd.parallel.method)) step.bits = o->bits.codec().bits;
+  if (const auto* o = std::get_if<AsaOptions>(&method)) step.bits = o->bits.codec().bits;
   step.state = t.sgd.optimizer.momentum ? 1 : 0;
   return step;
 }
@@ -90,7 +93,7 @@ bool needs_all_ranks(const Training& t) { return t.layer_ranks || shards_optimiz
 
 ParallelTrainOptions summing_in_step(ParallelTrainOptions p) {
   p.method = DataParallelOptions();
-  p.inside_groups = {};
+  for (ParallelTrainOptions& level : p.inside_groups.level) level = summing_in_step(level);
   return p;
 }
 

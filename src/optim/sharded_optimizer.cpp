@@ -62,8 +62,10 @@ std::vector<std::size_t> optimizer_ranges(const Parameters& p, const Optimizer& 
     while (static_cast<int>(bounds.size()) < ranks) {
       const std::size_t wanted = values * bounds.size() / static_cast<std::size_t>(ranks);
       if (wanted > before + s.size()) break;
-      const std::size_t unit = optimizer.works_on_parts() ? s.rows : s.size(), inside = wanted - before;
-      bounds.push_back(s.offset + (inside + (unit == s.rows ? unit - 1 : unit / 2)) / unit * unit);
+      // Up to a whole column, or to the nearer end of the parameter.
+      const bool parts = optimizer.works_on_parts();
+      const std::size_t unit = parts ? s.rows : s.size(), half = parts ? unit - 1 : unit / 2;
+      bounds.push_back(s.offset + (wanted - before + half) / unit * unit);
     }
     before += s.size();
   }
@@ -90,7 +92,7 @@ void ShardedOptimizer::bind(Parameters& p) {
   look_at(range_, first, last), look_at(shards_, rest, p.size());
   for (std::size_t i = 0; i < common; ++i) {
     Slice s = p.slices[i];
-    ParameterShard shard{Shape{{s.rows, s.columns}}, 1, !divided_->works_on_parts()};
+    ParameterShard shard{.whole = Shape{{s.rows, s.columns}}, .axis = 1, .single = !divided_->works_on_parts()};
     for (const std::size_t bound : bounds) shard.bounds.push_back(columns_in(s, 0, bound).last);
     const ShardRange mine = columns_in(s, first, last);
     s.offset = mine.size() ? s.offset + mine.first * s.rows - first : 0;

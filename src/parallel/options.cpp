@@ -54,10 +54,11 @@ std::string ParallelTrainOptions::name() const {
 
 void ParallelTrainOptions::describe_start(config::Fields& f) {
   f("parallelizationStartEpoch", start_epoch,
-    "first epoch of parallel training, counted from 1; before it every rank trains on its own, or, if ranks hold "
-    "parts of layers or of the optimizer, all sum in 32 bits");
+    "first epoch of parallel training, counted from 1; before it every rank trains on its own, or, with "
+    "ModelParallel or shardOptimizer, all ranks sum their gradients in 32 bits");
   if (start_epoch < 1) f.problem("parallelizationStartEpoch", "epochs count from 1", "write 1 or more");
-  f("parallelizationStartSample", start_sample, "samples at the start of that epoch that are still trained so");
+  f("parallelizationStartSample", start_sample,
+    "samples at the start of that epoch that still belong to the warm start");
   if (start_sample < 0) f.problem("parallelizationStartSample", "a number of samples cannot be negative");
   f("distributedMBReading", distributed_reading, "accepted; every rank always reads only its own part of a minibatch");
   distributed_reading_given = f.given("distributedMBReading");

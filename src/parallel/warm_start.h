@@ -8,7 +8,8 @@
 namespace tutti {
 
 // Before this place in the data, every rank trains on its own with all data; if layers or the optimizer are divided among
-// ranks, they share the data and sum gradients in 32 bits, which gives the same numbers.
+// ranks, they share the data and sum gradients in 32 bits, which gives the same numbers (but for batch normalisation that
+// is not synchronized).
 struct WarmStart {
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   std::int64_t epoch = never;  // from 0; never: ranks never train together

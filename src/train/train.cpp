@@ -90,7 +90,8 @@ void announce_epoch(const Training& t, const EpochSettings& settings) {
       t.sgd.momentum_time_constant(at)));
   std::string line = "Starting minibatch loop";
   if (t.progress.epoch >= t.warm_start.epoch) line += t.parallel->method.loop_text(t.progress.epoch);
-  if (t.warm_start.parallel_throughout(t.progress.epoch)) line += ", distributed reading is ENABLED";
+  if (t.warm_start.shares_data || t.warm_start.parallel_throughout(t.progress.epoch))
+    line += ", distributed reading is ENABLED";
   if (t.sgd.gradient_accumulation > 1)
     line += fmt::format(", with the gradients of {} minibatches accumulated", t.sgd.gradient_accumulation);
   if (t.sgd.max_samples_in_ram > 0)
@@ -127,7 +128,8 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
 }
 
-// Ranks that trained on their own have equal weights, unless their processors differ; parts of layers stay apart.
+// Ranks that trained on their own have equal weights, unless their processors differ. Parts of layers are not
+// broadcast.
 void begin_parallel(Training& t) {
   if (!std::exchange(t.warm_start.over, true)) broadcast_weights(*t.world, t.network->parameters());
   begin_epoch(t.parallel->method, t.progress.epoch);

@@ -83,8 +83,10 @@ class HybridTest(support.TrainerTest):
                     if in_32_bits < 20:
                         self.assertNotEqual([f'{v:.4f}' for v in one], [f'{v:.4f}' for v in losses], 'the method begins')
                     if in_32_bits == 15:
-                        first = self.losses(self.train(ranks, settings + ';maxEpochs=1', 'makeMode=false'))
-                        self.assertEqual(losses, first + self.losses(self.train(ranks, settings)), 'a resumed run')
+                        whole = self.losses(self.train(ranks, settings + ';maxEpochs=3', 'makeMode=false'))
+                        for stop in (1, 2):  # before the method begins, and after
+                            first = self.losses(self.train(ranks, settings + f';maxEpochs={stop}', 'makeMode=false'))
+                            self.assertEqual(whole, first + self.losses(self.train(ranks, settings + ';maxEpochs=3')), 'a resumed run')
 
     def test_sends_what_the_table_says(self):
         for dense in ('shard', 'replicate'):

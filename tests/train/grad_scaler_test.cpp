@@ -98,7 +98,7 @@ TEST(GradScaler, IsPutBackBehindATrial) {
     t.network = std::make_unique<Network>(model.graph, NetworkOptions());
     t.optimizer = make_optimizer(OptimizerOptions());
     t.optimizer->bind(t.network->parameters());
-    t.alone = std::make_unique<RunningMethod>(NoExchange().make({world}), 1);
+    t.warm_up = std::make_unique<RunningMethod>(NoExchange().make({world}), 1);
     t.parallel = std::make_unique<RunningMethod>(NoExchange().make({world}), 1);
     start(t.parallel->method, t.network->parameters());
     t.grad_scaler = *GradScaler::parse("auto");
