@@ -43,8 +43,11 @@ SEEN, END_OF_SEEN = '<!-- what was seen, by hand -->', '<!-- end -->'
 def written_by_hand(file):
     """[the text between the marks, with them], which a new page keeps; [] if there is none."""
     page = file.read_text(encoding='utf-8') if file.exists() else ''
-    start, end = page.find(SEEN), page.find(END_OF_SEEN)
-    return [page[start:end + len(END_OF_SEEN)]] if 0 <= start < end else []
+    start = page.find(SEEN)
+    end = page.find(END_OF_SEEN, max(start, 0))
+    if start >= 0 and end < 0:
+        raise RuntimeError(f"{file}: '{END_OF_SEEN}' is missing after '{SEEN}'")
+    return [page[start:end + len(END_OF_SEEN)]] if start >= 0 else []
 
 
 class Page:
