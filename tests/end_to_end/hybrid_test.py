@@ -32,8 +32,10 @@ Train = [
 
 
 class HybridTest(support.TrainerTest):
+    config = CONFIG
+
     def train(self, ranks, sgd='', *options, expect=0):
-        self.write('run.cntk', CONFIG)
+        self.write('run.cntk', self.config)
         return self.run_trainer(['configFile=run.cntk', f'Train=[SGD=[{sgd}]]', *options], ranks, expect=expect).text
 
     @staticmethod
@@ -66,6 +68,13 @@ class HybridTest(support.TrainerTest):
             for ranks, divided in ((2, 'ModelParallel=[dense=shard]'), (3, 'ModelParallel=[dense=single]'), (3, 'ModelParallel=[dense=shard]')):
                 with self.subTest(parts=parts, ranks=ranks, divided=divided):
                     self.assert_close(one, self.losses(self.train(ranks, f'{parts};{divided}', 'makeMode=false')))
+
+    def test_statistics_before_minibatches_in_parts(self):
+        """Rank 0 alone computes the statistics of the data."""
+        self.config = CONFIG.replace('model (features)', 'model ((features - Mean (features)) .* InvStdDev (features))')
+        one = self.losses(self.train(1, 'numSubminibatches=2', 'makeMode=false'))
+        self.assertEqual(len(one), 20)
+        self.assert_close(one, self.losses(self.train(2, 'numSubminibatches=2;ModelParallel=[dense=shard]', 'makeMode=false')))
 
     def test_warm_start(self):
         """Before the place where 1-bit gradients or block momentum begin, ranks that divide layers or the optimizer sum in 32 bits."""
