@@ -84,8 +84,6 @@ TEST_F(Accumulation, BadNumbersAreRefused) {
   says("gradientAccumulationSteps=0", "gradientAccumulationSteps must be at least 1");
   says("gradientAccumulationSteps=1000000000", "is more than 2147483647 samples");
   says("gradientAccumulationSteps=5;epochSize=32", "epochSize 32 is smaller than an update of 5 minibatches of 8");
-  says("gradientAccumulationSteps=2;ModelParallel=[dense=shard];ParallelTrain=[parallelizationMethod=DataParallelSGD]",
-       "ModelParallel computes a minibatch at once");
 }
 
 }  // namespace
