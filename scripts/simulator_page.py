@@ -22,7 +22,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(SOURCE / 'scripts' / 'reproduce'))
 
-from page import commit, processor  # noqa: E402  (the folder must be on the path first)
+from page import END_OF_SEEN, SEEN, commit, processor, written_by_hand  # noqa: E402  (the folder must be on the path first)
 
 RANKS = [16, 32, 64, 128, 256, 512, 1024]
 LINKS = ['1gbit', '10gbit', '100gbit']
@@ -157,15 +157,6 @@ NO_TABLE = ['## 16 to 1,024 ranks', '', 'Not computed yet for this page. This co
             '    scripts/simulator_page.py build/trainer --rows rows.jsonl', '']
 
 
-SEEN, END_OF_SEEN = '<!-- what was seen, by hand -->', '<!-- end -->'
-
-
-def written_by_hand(page_file):
-    """The lines between the marks of the page, which a new one keeps."""
-    lines = page_file.read_text(encoding='utf-8').splitlines() if page_file.exists() else []
-    return lines[lines.index(SEEN) + 1:lines.index(END_OF_SEEN)] if SEEN in lines and END_OF_SEEN in lines else []
-
-
 def page(head, table, rows, notes):
     model, isa, cores = processor()
     where = f'{cores} cores of {model} ({isa}), {datetime.date.today()}, commit {commit()}'
@@ -176,7 +167,7 @@ def page(head, table, rows, notes):
             'minibatches, block momentum every 12, EASGD every 8, a push after 256 samples of a worker. The hosts of `scripts/cluster.sh` share '
             'two cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
             '    sudo scripts/check_simulator.py build/trainer --rows rows.jsonl', '']
-    text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', SEEN, *notes, END_OF_SEEN, '']
+    text += validation(rows) + ['', 'The ten largest errors, samples per second:', ''] + measured_table(rows) + ['', *(notes or [SEEN, END_OF_SEEN]), '']
     text += ['Latency of links cannot be emulated there, so `--latency` is not part of this comparison.', '']
     text += many_ranks(head, table) if table else NO_TABLE
     text += ['## What breaks first', '', 'The assumption that fails first on many real hosts, by method:', '']
