@@ -70,6 +70,8 @@ class ResumeTest(support.TrainerTest):
         return killed
 
     def disturb_and_compare(self, ranks, whom, options=()):
+        for name in ('undisturbed', 'disturbed'):  # of a comparison before
+            shutil.rmtree(self.directory / name, ignore_errors=True)
         expected, start_up, seconds = self.undisturbed(ranks, list(options))
         arguments = self.prepare('disturbed', list(options))
         models = self.directory / 'disturbed/models'
@@ -111,8 +113,6 @@ class ResumeTest(support.TrainerTest):
         self.network = examples.normalized
         options = 'Train=[SGD=[dropoutRate=0.2;checkpointEverySamples=480]]'
         self.disturb_and_compare(2, 'all', [options])
-        shutil.rmtree(self.directory / 'undisturbed')
-        shutil.rmtree(self.directory / 'disturbed')
         self.disturb_and_compare(3, 'one', [options, 'Train=[SGD=[ParallelTrain=[parallelizationMethod=ModelAveragingSGD]]]'])
 
     def test_recurrent_state(self):
@@ -121,8 +121,6 @@ class ResumeTest(support.TrainerTest):
         lengths = [self.draw.randint(1, 40) for _ in range(200)]
         self.data = lambda: examples.points(0, sequence_lengths=lengths)
         self.disturb_and_compare(2, 'all', ['Train=[SGD=[dropoutRate=0.2;checkpointEverySamples=480]]'])
-        shutil.rmtree(self.directory / 'undisturbed')
-        shutil.rmtree(self.directory / 'disturbed')
         self.disturb_and_compare(2, 'one', ['Train=[SGD=[dropoutRate=0.2;truncated=true];reader=[truncated=true;truncationLength=8]]'])
 
     def test_block_momentum_within_blocks(self):
