@@ -42,7 +42,8 @@ constexpr ShardRange shard_range(std::size_t size, int rank, int ranks) {
 }
 
 // The part of a parameter that this rank holds: `range` along `axis` of `whole`. `single`: one rank holds all of it,
-// rank 0 or the one that `bounds` names. `bounds`: by rank, where its range begins, and the end of the last; empty = ranges of about equal size.
+// rank 0 or the one that `bounds` names. `bounds`: by rank, where its range begins, and the end of the last; empty =
+// ranges of about equal size.
 struct ParameterShard {
   Shape whole;
   std::size_t axis = 0;

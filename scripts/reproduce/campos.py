@@ -227,8 +227,8 @@ def reproduce(bench):
                     f'Links have {LINK} (T3: {LINK_3}), so that an exchange is to a step about what it was in the source; with faster links nothing would wait.',
                     'A residual network of 8 layers (19,810 parameters) for drawn digits of 28 x 28 pixels; it has learned neat digits, gets a new last layer, and learns scrawled ones. The source: '
                     'ResNet-50 from ImageNet, for photographs, cropped and flipped.',
-                    'Running statistics of batch normalisation, which are a mean over the ranks, have a time constant of 256 samples: with many nodes each rank sees few samples, and with a longer one '
-                    'statistics lag behind the weights.',
+                    'Running statistics of batch normalisation, which are a mean over the ranks, have a time constant of 256 samples: with many nodes each rank sees few samples, and with a longer time '
+                    'constant the statistics come from old weights.',
                     'The optimizer is that of the source (RMSProp, rate .1, decay .9, epsilon 1, weight decay 1e-4); servers apply it to the gradients of nodes. In the last epochs the rate is a fifth.')
     if pretrain(bench):
         speed = Speed(bench)
