@@ -3,7 +3,6 @@
 #include "reader/hdf5/crash_guard.h"
 
 #include <gtest/gtest.h>
-#include <hdf5.h>
 #include <signal.h>
 
 #include <cstdlib>
@@ -27,18 +26,20 @@ TEST(CrashGuard, ACrashOfTheChildNamesTheFile) {
   }
 }
 
-// Found by changing bytes of a whole file: two of a message of an object header.
-TEST(CrashGuard, AFileOnWhichTheLibraryCrashesIsNamed) {
+// Found by changing bytes of a whole file: two of a message of an object header. Reading it crashed version 1.10.8.
+TEST(CrashGuard, AFileOnWhichTheLibraryCrashedIsNamed) {
   std::ifstream in(TUTTI_SOURCE_ROOT "/tests/reader/crashes_the_library.h5", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
   ASSERT_FALSE(bytes.empty());
   const TemporaryFile file(bytes);
   for (int i = 0; i < 2; ++i) {
-    const std::string error = error_of([&] { Hdf5File(file.path()).shape("Images"); });
-    // Later versions of the library may read it, or say what is wrong.
-    if (!H5_VERSION_GE(1, 10, 9)) {
-      EXPECT_NE(error.find("crashes on '" + file.path() + "'"), std::string::npos) << error;
-    }
+    const std::string error = error_of([&] {
+      Hdf5File opened(file.path());
+      const Hdf5Shape shape = opened.shape("Images");
+      std::vector<float> row(shape.row_size());
+      for (std::uint64_t r = 0; r < shape.rows(); ++r) opened.read("Images", r, 1, row.data());
+    });
+    EXPECT_NE(error.find(file.path()), std::string::npos) << error;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <zlib.h>
 
 #include <string>
 #include <type_traits>
@@ -42,6 +43,30 @@ class Hdf5Writer {
     EXPECT_GE(H5Dwrite(set, native<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()), 0);
     H5Dclose(set);
     H5Pclose(links);
+    H5Pclose(how);
+    H5Sclose(space);
+  }
+
+  // Two rows of two floats per chunk, which is stored as a zlib stream of these floats: as many as there should be or
+  // not. An empty one is stored as bytes that are no such stream.
+  void add_deflated(const std::string& name, const std::vector<std::vector<float>>& chunks) {
+    const hsize_t axes[] = {2 * chunks.size(), 2}, chunk[] = {2, 2};
+    const hid_t space = H5Screate_simple(2, axes, nullptr), how = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(how, 2, chunk);
+    H5Pset_deflate(how, 6);
+    const hid_t set = H5Dcreate2(file_, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, how, H5P_DEFAULT);
+    ASSERT_GE(set, 0);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      std::vector<Bytef> packed(100, 7);
+      uLongf size = packed.size();
+      if (!chunks[i].empty())
+        ASSERT_EQ(compress(packed.data(), &size, reinterpret_cast<const Bytef*>(chunks[i].data()),
+                           chunks[i].size() * sizeof(float)),
+                  Z_OK);
+      const hsize_t place[] = {2 * i, 0};
+      EXPECT_GE(H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, packed.data()), 0);
+    }
+    H5Dclose(set);
     H5Pclose(how);
     H5Sclose(space);
   }

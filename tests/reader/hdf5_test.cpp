@@ -236,6 +236,24 @@ TEST(Hdf5, DamagedRowsAreLeftOutWhenTheyAreRead) {
   }
 }
 
+TEST(Hdf5, ChunksThatUnpackToAnotherSizeAreLeftOut) {
+  const TemporaryFile file("");
+  {
+    Hdf5Writer w(file.path());
+    w.add_deflated("x", {{0, 1, 2, 3}, {4, 5}, {8, 9, 10, 11}, {}, {16, 17, 18, 19, 20}, {20, 21, 22, 23}});
+  }
+  for (const std::int64_t keep : {0, 1 << 20}) {
+    auto o = options({file.path()}, {{"x", {.dataset = "x"}}});
+    o.keep_bytes = keep;
+    o.max_errors = 6;
+    Everything e(o);
+    EXPECT_EQ(e.share.left_out(), (std::vector<std::uint32_t>{2, 3, 6, 7, 8, 9}));
+    EXPECT_EQ(copy(e.batch->streams[0].dense), (std::vector<float>{0, 1, 2, 3, 8, 9, 10, 11, 20, 21, 22, 23}));
+    o.max_errors = 0;
+    expect_error(o, {file.path(), "'x'", "damaged chunk, at 2,0: it unpacks to 8 bytes, not 16"});
+  }
+}
+
 TEST(Hdf5, ChangedFilesEndTheRun) {
   const ThreeFiles files;
   Hdf5Source source(files.options(0, 1 << 20));

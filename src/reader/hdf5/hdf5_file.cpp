@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hyperslabs of HDF5 datasets; the only file that uses libhdf5. The library may be built without thread safety, and
-// every reader has a thread, so one lock of ours protects all calls.
+// Hyperslabs of HDF5 datasets; only this file and hdf5_chunks.cpp use libhdf5. The library may be built without thread
+// safety, and every reader has a thread, so one lock of ours protects all calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <hdf5.h>
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "reader/hdf5/crash_guard.h"
+#include "reader/hdf5/hdf5_chunks.h"
 #include "reader/hdf5/hdf5_rows.h"
 #include "tutti/error.h"
 
@@ -80,7 +81,8 @@ std::vector<std::string> dataset_names(hid_t file) {
   return names;
 }
 
-constexpr std::size_t kLargestNumber = 16;  // bytes; a damaged type can claim gigabytes, which the library would allocate
+constexpr std::size_t kLargestNumber =
+    16;  // bytes; a damaged type can claim gigabytes, which the library would allocate
 constexpr std::uint64_t kMostTried = 16 << 20;  // bytes of a row
 
 // What is wrong with the sizes that a dataset claims, or "". The library would allocate them.
@@ -116,7 +118,9 @@ void look_through(const std::string& path) {
     std::vector<hsize_t> begin(axes.size(), 0), count(axes);
     count[0] = 1;
     const SpaceHandle here(H5Screate_simple(rank, count.data(), nullptr));
+    Hdf5Chunks chunks(set.get(), axes);
     for (const hsize_t at : {hsize_t{0}, axes[0] - 1}) {
+      if (!chunks.damage(at, 1).empty()) continue;
       begin[0] = at;
       if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, begin.data(), nullptr, count.data(), nullptr) >= 0)
         H5Dread(set.get(), H5T_NATIVE_DOUBLE, here.get(), space.get(), H5P_DEFAULT, values.data());
@@ -134,6 +138,7 @@ std::uint64_t Hdf5Shape::row_size(std::size_t from_axis) const {
 struct Hdf5File::Dataset {
   DatasetHandle handle;
   Hdf5Shape shape;
+  std::unique_ptr<Hdf5Chunks> chunks;
 };
 
 struct Hdf5File::Open {
@@ -201,6 +206,7 @@ Hdf5File::Dataset& Hdf5File::dataset(const std::string& name) {
   if (bytes > best_compression * stored)
     fail(fmt::format("should be {:.0f} bytes, but {:.0f} are stored: it is damaged, or was never written", bytes,
                      stored));
+  d.chunks = std::make_unique<Hdf5Chunks>(d.handle.get(), axes);
   return open_->datasets.emplace(name, std::move(d)).first->second;
 }
 
@@ -214,7 +220,9 @@ void Hdf5File::read_as(std::int64_t type, const std::string& name, std::uint64_t
   if (rows == 0) return;
   const std::lock_guard lock(library_lock());
   const CrashGuard guard(path_.c_str());
-  const Dataset& d = dataset(name);
+  Dataset& d = dataset(name);
+  if (const std::string why = d.chunks->damage(first, rows); !why.empty())
+    throw Error(fmt::format("the dataset '{}' of the HDF5 file '{}' {}", name, path_, why));
   std::vector<hsize_t> begin(d.shape.axes.size(), 0), count(d.shape.axes.begin(), d.shape.axes.end());
   begin[0] = first;
   count[0] = rows;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reader/hdf5/hdf5_chunks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
+namespace tutti::reader {
+namespace {
+
+constexpr hsize_t checksum_bytes = 4;
+
+// The size of a zlib stream when unpacked, or a little more than `most`; nothing if it is damaged.
+std::optional<hsize_t> inflated_size(std::span<unsigned char> packed, hsize_t most) {
+  std::array<unsigned char, 1 << 16> window;
+  z_stream stream{};
+  if (inflateInit(&stream) != Z_OK) return std::nullopt;
+  stream.next_in = packed.data();
+  stream.avail_in = static_cast<uInt>(packed.size());
+  int status = Z_OK;
+  while (status == Z_OK && stream.total_out <= most) {
+    stream.next_out = window.data();
+    stream.avail_out = window.size();
+    status = inflate(&stream, Z_NO_FLUSH);
+  }
+  inflateEnd(&stream);
+  if (status != Z_STREAM_END && status != Z_OK) return std::nullopt;
+  return stream.total_out;
+}
+
+}  // namespace
+
+Hdf5Chunks::Hdf5Chunks(hid_t set, std::vector<hsize_t> axes) : set_(set), axes_(std::move(axes)) {
+  const hid_t made = H5Dget_create_plist(set), type = H5Dget_type(set);
+  if (H5Pget_layout(made) == H5D_CHUNKED) {
+    sides_.resize(axes_.size());
+    if (H5Pget_chunk(made, static_cast<int>(sides_.size()), sides_.data()) < 0 || std::ranges::count(sides_, 0U) > 0)
+      sides_.clear();  // the library reports it
+    bytes_ = H5Tget_size(type);
+    for (const hsize_t side : sides_) bytes_ *= side;
+    for (int i = 0; i < H5Pget_nfilters(made); ++i) {
+      unsigned flags = 0, config = 0;
+      std::size_t values = 0;
+      filters_.push_back(H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, &config));
+    }
+  }
+  H5Tclose(type);
+  H5Pclose(made);
+}
+
+std::string Hdf5Chunks::damage(hsize_t first, hsize_t rows) {
+  if (sides_.empty() || rows == 0) return {};
+  std::vector<hsize_t> place(axes_.size(), 0);
+  for (place[0] = first / sides_[0] * sides_[0]; place[0] < first + rows; place[0] += sides_[0]) {
+    // All chunks of these rows, the last axis fastest.
+    for (std::size_t axis = 1; axis > 0;) {
+      if (std::string why = damage_at(place); !why.empty()) return why;
+      for (axis = axes_.size() - 1; axis > 0; --axis) {
+        place[axis] += sides_[axis];
+        if (place[axis] < axes_[axis]) break;
+        place[axis] = 0;
+      }
+    }
+  }
+  return {};
+}
+
+std::string Hdf5Chunks::damage_at(const std::vector<hsize_t>& place) {
+  if (good_.contains(place)) return {};
+  const auto damaged = [&](const std::string& why) {
+    return fmt::format("has a damaged chunk, at {}: {}", fmt::join(place, ","), why);
+  };
+  hsize_t stored = 0;
+  // What the library refuses here it refuses to read as well, with its reason. A chunk of no bytes was never written.
+  if (H5Dget_chunk_storage_size(set_, place.data(), &stored) < 0) return {};
+  std::uint32_t skipped = 0;
+  if (stored > 0) {
+    packed_.resize(stored);
+    if (H5Dread_chunk(set_, H5P_DEFAULT, place.data(), &skipped, packed_.data()) < 0)
+      return damaged("it cannot be read");
+    if (const std::string why = damage_of(skipped); !why.empty()) return damaged(why);
+  }
+  good_.insert(place);
+  return {};
+}
+
+std::string Hdf5Chunks::damage_of(std::uint32_t skipped_filters) const {
+  hsize_t size = packed_.size();
+  bool inflated = false;
+  for (std::size_t i = filters_.size(); i-- > 0;) {
+    if (i < 32 && (skipped_filters >> i & 1) != 0) continue;
+    switch (filters_[i]) {
+      case H5Z_FILTER_SHUFFLE:
+        break;
+      case H5Z_FILTER_FLETCHER32:
+        if (size < checksum_bytes) return "it is shorter than its checksum";
+        size -= checksum_bytes;
+        break;
+      case H5Z_FILTER_DEFLATE: {
+        if (inflated) return {};  // twice: not measured
+        inflated = true;
+        const auto unpacked =
+            inflated_size({const_cast<unsigned char*>(packed_.data()), size}, bytes_ + checksum_bytes);
+        if (!unpacked) return "it does not unpack";
+        size = *unpacked;
+        break;
+      }
+      default:
+        return {};
+    }
+  }
+  return size == bytes_ ? "" : fmt::format("it unpacks to {} bytes, not {}", size, bytes_);
+}
+
+}  // namespace tutti::reader
