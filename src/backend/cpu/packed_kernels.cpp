@@ -125,8 +125,9 @@ inline void store_some(float* c, std::size_t n, const __m256* sum, bool add) {
   for (std::size_t i = 0; i < n; ++i) c[i] = add ? c[i] + values[i] : values[i];
 }
 
-// R x 16 sums in registers.
-template <std::size_t R>
+// R x 16 sums in registers. Two tiles together fetch the panel behind this one: half of it each, a cache line in every
+// other step.
+template <std::size_t R, bool fetch>
 inline __attribute__((always_inline)) void tile(const Panel& t, const float* left, std::size_t row) {
   __m256 sum[R][2];
   float* c = t.c + row * t.stride;
@@ -135,8 +136,7 @@ inline __attribute__((always_inline)) void tile(const Panel& t, const float* lef
     sum[i][0] = sum[i][1] = _mm256_setzero_ps();
     _mm_prefetch(reinterpret_cast<const char*>(c + i * t.stride), _MM_HINT_T0);
   }
-  const float *a = left + row * t.depth, *b = t.right;
-  for (std::size_t p = 0; p < t.depth; ++p, a += rows, b += columns) {
+  const auto step = [&](const float* a, const float* b) __attribute__((always_inline)) {
     const __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + lanes);
 #pragma GCC unroll 6
     for (std::size_t i = 0; i < R; ++i) {
@@ -144,7 +144,16 @@ inline __attribute__((always_inline)) void tile(const Panel& t, const float* lef
       sum[i][0] = _mm256_fmadd_ps(x, b0, sum[i][0]);
       sum[i][1] = _mm256_fmadd_ps(x, b1, sum[i][1]);
     }
+  };
+  const float *a = left + row * t.depth, *b = t.right;
+  const float* ahead = b + t.depth * columns + row / rows % 2 * (t.depth / 2) * columns;
+  std::size_t p = 0;
+  for (; p + 2 <= t.depth; p += 2, a += 2 * rows, b += 2 * columns, ahead += columns) {
+    if constexpr (fetch) _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
+    step(a, b);
+    step(a + rows, b + columns);
   }
+  if (p < t.depth) step(a, b);
 #pragma GCC unroll 6
   for (std::size_t i = 0; i < R; ++i, c += t.stride) {
     if (t.columns < columns) {
@@ -163,22 +172,23 @@ inline __attribute__((always_inline)) void tile(const Panel& t, const float* lef
 // The last rows, up to R.
 template <std::size_t R>
 void last_tile(const Panel& t, const float* left, std::size_t row, std::size_t m) {
-  if (m - row == R) return tile<R>(t, left, row);
+  if (m - row == R) return tile<R, false>(t, left, row);
   if constexpr (R > 1) last_tile<R - 1>(t, left, row, m);
 }
 
+template <bool fetch>
 void multiply(const float* left, const float* right, std::size_t m, std::size_t n, std::size_t depth, float* c,
               std::size_t stride, bool add) {
   const Panel t{right, depth, c, stride, n, add};
   std::size_t row = 0;
-  for (; row + rows <= m; row += rows) tile<rows>(t, left, row);
+  for (; row + rows <= m; row += rows) tile<rows, fetch>(t, left, row);
   if (row < m) last_tile<rows - 1>(t, left, row, m);
 }
 
 }  // namespace
 
 const PackedKernels* packed_kernels() {
-  static constexpr PackedKernels kernels{pack_left, pack_right, multiply};
+  static constexpr PackedKernels kernels{pack_left, pack_right, multiply<false>, multiply<true>};
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kernels : nullptr;
 }
 

@@ -17,8 +17,11 @@ struct PackedKernels {
   // [depth][n], or [n][depth] if transposed -> panels of 16 columns, [panel][depth][16], padded with zeros.
   void (*pack_right)(const float* b, std::size_t stride, bool transposed, std::size_t n, std::size_t depth, float* out);
   // C[m][columns] = or += the packed left rows times one panel of the right operand.
-  void (*multiply)(const float* left, const float* right, std::size_t m, std::size_t columns, std::size_t depth,
-                   float* c, std::size_t stride, bool add);
+  using Multiply = void(const float* left, const float* right, std::size_t m, std::size_t columns, std::size_t depth,
+                        float* c, std::size_t stride, bool add);
+  Multiply* multiply;
+  // The same; fetches what lies behind the panel, which is expected to be the next one, into the second-level cache.
+  Multiply* multiply_and_fetch;
 };
 
 // Null if the processor lacks the instructions.

@@ -53,6 +53,7 @@ const float* PackedMatmul::kept(const Gemm& g, const float* b) {
 
 void PackedMatmul::run(const Gemm& g, const float* a, const float* b, float* c) {
   const float* whole = kept(g, b);
+  const auto multiply = whole ? kernels_.multiply_and_fetch : kernels_.multiply;
   float* const left = reserve(left_, (std::min(g.m, most_rows) + rows) * most_depth);
   float* const right = reserve(right_, static_cast<std::size_t>(omp_get_max_threads()) * group * most_depth);
   for (std::size_t row = 0; row < g.m; row += most_rows)
@@ -72,8 +73,8 @@ void PackedMatmul::run(const Gemm& g, const float* a, const float* b, float* c) 
           else
             pack_right(g, b, first, depth, column, n, own);
           for (std::size_t j = 0; j < n; j += columns)
-            kernels_.multiply(left, panels + j * depth, m, std::min(columns, n - j), depth,
-                              c + row * g.ldc + column + j, g.ldc, g.accumulate || first > 0);
+            multiply(left, panels + j * depth, m, std::min(columns, n - j), depth, c + row * g.ldc + column + j, g.ldc,
+                     g.accumulate || first > 0);
         }
       });
     }
