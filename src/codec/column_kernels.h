@@ -254,9 +254,10 @@ struct ShortGrids {
                                                              float* residual, std::byte* out) {
   const ShortGroup group(rows, columns);
   const std::uint32_t valid = (1u << rows) - 1u;
-  Floats v[kWidth] = {};
-  std::uint32_t word[kWidth] = {};
-  float positives[kWidth] = {};
+  Floats v[kWidth];
+  std::uint32_t word[kWidth];
+  float positives[kWidth];
+  for (size_t c = columns; c < kWidth; ++c) v[c] = all(0.0f), positives[c] = 0;
   for (size_t c = 0; c < columns; ++c) {
     v[c] = pick(group.inside, group.get(g, c) + group.get(residual, c), all(0.0f));
     word[c] = bits_of(v[c] >= all(0.0f)) & valid;

@@ -124,6 +124,18 @@ template <class To, class V>
 [[gnu::always_inline]] static inline void store(float* p, Floats v) { write_lanes(p, v); }
 [[gnu::always_inline]] static inline void store(std::uint32_t* p, Ints v) { write_lanes(p, v); }
 
+[[gnu::always_inline]] static inline Ints lane_numbers() {
+  constexpr std::uint32_t numbers[kWidth] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return load(numbers);
+}
+[[gnu::always_inline]] static inline Ints lane_bits() {
+  constexpr std::uint32_t bits[kWidth] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+  return load(bits);
+}
+[[gnu::always_inline]] static inline Ints lanes_below(size_t n) {
+  return below(lane_numbers(), all(static_cast<std::int32_t>(n)));
+}
+
 #if defined(__AVX512F__)
 [[gnu::always_inline]] static inline __mmask16 first(size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 [[gnu::always_inline]] static inline Floats load_first(const float* p, size_t n) {
@@ -141,29 +153,33 @@ template <class To, class V>
 #else
 template <class T>
 [[gnu::always_inline]] static inline auto load_first(const T* p, size_t n) {
+#if defined(__AVX2__)
+  // A load of lanes that have just been stored one by one would wait for the stores.
+  using To = decltype(load(p));
+  const Ints mask = lanes_below(n);
+  return each<To>([&](int i) __attribute__((always_inline)) {
+    const auto* at = reinterpret_cast<const int*>(p + i * kNative);
+    return (decltype(To{}.part[0] + To{}.part[0])) _mm256_maskload_epi32(at, (__m256i)mask.part[i]);
+  });
+#else
   T lanes[kWidth] = {};
   for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
   return load(lanes);
+#endif
 }
+// Processors with AVX2 are slow to store through a mask.
 template <class T, class V>
 [[gnu::always_inline]] static inline void store_first(T* p, size_t n, V v) {
+  if (n >= kWidth) return store(p, v);
   T lanes[kWidth];
   store(lanes, v);
-  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+  const T* from = lanes;
+  if (n & 8) memcpy(p, from, 8 * sizeof *p), p += 8, from += 8;
+  if (n & 4) memcpy(p, from, 4 * sizeof *p), p += 4, from += 4;
+  if (n & 2) memcpy(p, from, 2 * sizeof *p), p += 2, from += 2;
+  if (n & 1) *p = *from;
 }
 #endif
-
-[[gnu::always_inline]] static inline Ints lane_numbers() {
-  constexpr std::uint32_t numbers[kWidth] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  return load(numbers);
-}
-[[gnu::always_inline]] static inline Ints lane_bits() {
-  constexpr std::uint32_t bits[kWidth] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
-  return load(bits);
-}
-[[gnu::always_inline]] static inline Ints lanes_below(size_t n) {
-  return below(lane_numbers(), all(static_cast<std::int32_t>(n)));
-}
 
 typedef float Floats4 __attribute__((vector_size(16)));
 [[gnu::always_inline]] static inline float fold(Floats v) {

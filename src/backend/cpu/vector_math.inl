@@ -18,27 +18,23 @@ inline void by_lanes(std::size_t n, F f) {
   for (; i + lanes <= n; i += lanes) f(i, All());
   if (i < n) f(i, n - i);
 }
-inline v16 take(const float* x, All) { return load(x); }
-inline v16 take(const float* x, std::size_t count) { return count == lanes ? load(x) : load_part(x, count); }
-inline void put(float* y, v16 v, All) { store(y, v); }
-inline void put(float* y, v16 v, std::size_t count) { count == lanes ? store(y, v) : store_part(y, v, count); }
-inline v16 first_lanes(v16 v, std::size_t count) {
-  float t[lanes];
-  store(t, v);
-  return load_part(t, count);
-}
+[[gnu::always_inline]] inline v16 take(const float* x, All) { return load(x); }
+[[gnu::always_inline]] inline v16 take(const float* x, std::size_t count) { return count == lanes ? load(x) : load_part(x, count); }
+[[gnu::always_inline]] inline void put(float* y, v16 v, All) { store(y, v); }
+[[gnu::always_inline]] inline void put(float* y, v16 v, std::size_t count) { count == lanes ? store(y, v) : store_part(y, v, count); }
+[[gnu::always_inline]] inline v16 first_lanes(v16 v, std::size_t count) { return floats(bits(v) & lanes_below(count)); }
 // Lanes beyond the end count for nothing.
-inline v16 only(v16 v, std::size_t count) { return count < lanes ? first_lanes(v, count) : v; }
+[[gnu::always_inline]] inline v16 only(v16 v, std::size_t count) { return count < lanes ? first_lanes(v, count) : v; }
 
 inline v16 magnitude(v16 x) { return floats(bits(x) & 0x7fffffff); }
 
 // The lanes folded in halves: the same order for every instruction set.
-inline float add_lanes(v16 v) {
-  float t[lanes];
-  store(t, v);
-  for (std::size_t w = lanes / 2; w > 0; w /= 2)
-    for (std::size_t i = 0; i < w; ++i) t[i] += t[i + w];
-  return t[0];
+[[gnu::always_inline]] inline float add_lanes(v16 v) {
+  typedef float Four __attribute__((vector_size(16)));
+  Four f[4];
+  __builtin_memcpy(f, v.part, sizeof f);
+  const Four sum = (f[0] + f[2]) + (f[1] + f[3]);
+  return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 inline float max_lanes(v16 v) {
   float t[lanes];
@@ -50,7 +46,7 @@ inline float max_lanes(v16 v) {
 }
 
 // e^x by splitting off powers of two; 0 below the smallest normal number, infinity above 2^127.5; NaN stays NaN.
-inline v16 exponential(v16 x) {
+[[gnu::always_inline]] inline v16 exponential(v16 x) {
   constexpr float low = -87.3365f, high = 88.3762f, magic = 12582912.0f;
   const v16 clamped = select(x < low, low, select(x > high, high, x));
   const v16 n = (clamped * 1.44269504088896341f + magic) - magic;
@@ -68,7 +64,7 @@ inline v16 exponential(v16 x) {
 }
 
 // log x for x > 0; elsewhere the caller decides.
-inline v16 logarithm(v16 x) {
+[[gnu::always_inline]] inline v16 logarithm(v16 x) {
   const i16 tiny = x < 1.17549435e-38f;
   const v16 scaled = select(tiny, x * 8388608.0f, x);
   const i16 b = bits(scaled);
@@ -96,13 +92,13 @@ inline v16 logarithm(v16 x) {
   return select(x == __builtin_inff(), x, r);
 }
 
-inline v16 sigmoid(v16 x) {
+[[gnu::always_inline]] inline v16 sigmoid(v16 x) {
   const v16 e = exponential(-magnitude(x));
   const v16 s = 1.0f / (1.0f + e);
   return select(x < 0.0f, e * s, s);
 }
 
-inline v16 tangent_h(v16 x) {
+[[gnu::always_inline]] inline v16 tangent_h(v16 x) {
   const v16 a = magnitude(x);
   const v16 z = x * x;
   v16 p = splat(-5.70498872745e-3f);

@@ -2,6 +2,10 @@
 // vectors.inl -- 16 floats or integers as one value, made of vectors of the native width: wider ones are compared and
 // selected lane by lane, which is slow to run and to compile. Included by vector_math.inl only.
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace tutti::cpu {
 namespace {
 
@@ -122,15 +126,45 @@ template <class To, class F>
 [[gnu::always_inline]] inline void store(float* y, v16 v) { __builtin_memcpy(y, v.part, sizeof v.part); }
 inline v16 splat(float a) { return v16() + a; }
 
-inline v16 load_part(const float* x, std::size_t n) {
+// All bits of the first n lanes.
+[[gnu::always_inline]] inline i16 lanes_below(std::size_t n) {
+  constexpr std::int32_t numbers[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  i16 number;
+  __builtin_memcpy(number.part, numbers, sizeof numbers);
+  return by_part<i16>([&](std::size_t k) { return number.part[k] < NativeInts{} + static_cast<std::int32_t>(n); });
+}
+
+// The first n lanes, fewer than all, from and to memory; the others are zeros. A load of lanes that have just been stored one by one
+// would wait for the stores.
+[[gnu::always_inline]] inline v16 load_part(const float* x, std::size_t n) {
+#if defined(__AVX512F__)
+  v16 v;
+  v.part[0] = (NativeFloats)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << n) - 1U), x);
+  return v;
+#elif defined(__AVX2__)
+  const i16 mask = lanes_below(n);
+  return by_part<v16>([&](std::size_t k) {
+    return (NativeFloats)_mm256_maskload_ps(x + k * (lanes / parts), (__m256i)mask.part[k]);
+  });
+#else
   float t[lanes] = {};
   for (std::size_t i = 0; i < n; ++i) t[i] = x[i];
   return load(t);
+#endif
 }
-inline void store_part(float* y, v16 v, std::size_t n) {
+[[gnu::always_inline]] inline void store_part(float* y, v16 v, std::size_t n) {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(y, static_cast<__mmask16>((1U << n) - 1U), (__m512)v.part[0]);
+#else
+  // Processors with AVX2 are slow to store through a mask.
   float t[lanes];
   store(t, v);
-  for (std::size_t i = 0; i < n; ++i) y[i] = t[i];
+  const float* from = t;
+  if (n & 8) __builtin_memcpy(y, from, 8 * sizeof *y), y += 8, from += 8;
+  if (n & 4) __builtin_memcpy(y, from, 4 * sizeof *y), y += 4, from += 4;
+  if (n & 2) __builtin_memcpy(y, from, 2 * sizeof *y), y += 2, from += 2;
+  if (n & 1) *y = *from;
+#endif
 }
 
 inline float first_lane(v16 v) { return v.part[0][0]; }
