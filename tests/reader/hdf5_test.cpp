@@ -254,6 +254,23 @@ TEST(Hdf5, ChunksThatUnpackToAnotherSizeAreLeftOut) {
   }
 }
 
+// The last chunk reaches beyond the five rows, and is stored as it is.
+TEST(Hdf5, ChunksAtTheEdgeMayBeStoredWithoutFilters) {
+  const TemporaryFile path("");
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS), how = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST);
+  const hsize_t axes[] = {5, 2}, chunk[] = {2, 2};
+  H5Pset_chunk(how, 2, chunk);
+  H5Pset_deflate(how, 6);
+  ASSERT_GE(H5Pset_chunk_opts(how, H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS), 0);
+  const hid_t file = H5Fcreate(path.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  const hid_t space = H5Screate_simple(2, axes, nullptr);
+  const hid_t set = H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, how, H5P_DEFAULT);
+  EXPECT_GE(H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, counted(10).data()), 0);
+  H5Dclose(set), H5Sclose(space), H5Fclose(file), H5Pclose(how), H5Pclose(access);
+  EXPECT_EQ(copy(Everything(options({path.path()}, {{"x", {.dataset = "x"}}})).batch->streams[0].dense), counted(10));
+}
+
 TEST(Hdf5, ChangedFilesEndTheRun) {
   const ThreeFiles files;
   Hdf5Source source(files.options(0, 1 << 20));

@@ -44,10 +44,12 @@ Hdf5Chunks::Hdf5Chunks(hid_t set, std::vector<hsize_t> axes) : set_(set), axes_(
     bytes_ = H5Tget_size(type);
     for (const hsize_t side : sides_) bytes_ *= side;
     for (int i = 0; i < H5Pget_nfilters(made); ++i) {
-      unsigned flags = 0, config = 0;
+      unsigned flags = 0;
       std::size_t values = 0;
-      filters_.push_back(H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, &config));
+      filters_.push_back(H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, nullptr));
     }
+    unsigned how = 0;
+    plain_edges_ = H5Pget_chunk_opts(made, &how) >= 0 && (how & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
   }
   H5Tclose(type);
   H5Pclose(made);
@@ -55,6 +57,7 @@ Hdf5Chunks::Hdf5Chunks(hid_t set, std::vector<hsize_t> axes) : set_(set), axes_(
 
 std::string Hdf5Chunks::damage(hsize_t first, hsize_t rows) {
   if (sides_.empty() || rows == 0) return {};
+  if (filters_.empty()) return damage_of_plain_chunks();
   std::vector<hsize_t> place(axes_.size(), 0);
   for (place[0] = first / sides_[0] * sides_[0]; place[0] < first + rows; place[0] += sides_[0]) {
     // All chunks of these rows, the last axis fastest.
@@ -70,23 +73,36 @@ std::string Hdf5Chunks::damage(hsize_t first, hsize_t rows) {
   return {};
 }
 
+// The library takes the sizes of chunks without filters from the file as well; their sum must be what they should be.
+std::string Hdf5Chunks::damage_of_plain_chunks() const {
+  hsize_t chunks = 0;
+  if (H5Dget_num_chunks(set_, H5S_ALL, &chunks) < 0) return {};
+  const hsize_t stored = H5Dget_storage_size(set_);
+  if (stored == chunks * bytes_) return {};
+  return fmt::format("is stored in {} chunks of {} bytes, but in {} bytes: it is damaged", chunks, bytes_, stored);
+}
+
+bool Hdf5Chunks::stored_plain(const std::vector<hsize_t>& place) const {
+  if (!plain_edges_) return false;
+  for (std::size_t a = 0; a < place.size(); ++a)
+    if (place[a] + sides_[a] > axes_[a]) return true;
+  return false;
+}
+
+// What the library refuses here it refuses to read as well, with its reason.
 std::string Hdf5Chunks::damage_at(const std::vector<hsize_t>& place) {
-  if (good_.contains(place)) return {};
-  const auto damaged = [&](const std::string& why) {
-    return fmt::format("has a damaged chunk, at {}: {}", fmt::join(place, ","), why);
-  };
+  if (const auto known = known_.find(place); known != known_.end()) return known->second;
   hsize_t stored = 0;
-  // What the library refuses here it refuses to read as well, with its reason. A chunk of no bytes was never written.
-  if (H5Dget_chunk_storage_size(set_, place.data(), &stored) < 0) return {};
   std::uint32_t skipped = 0;
-  if (stored > 0) {
+  std::string why;
+  if (H5Dget_chunk_storage_size(set_, place.data(), &stored) < 0) return {};
+  if (stored > 0 && !stored_plain(place)) {  // a chunk of no bytes was never written
     packed_.resize(stored);
-    if (H5Dread_chunk(set_, H5P_DEFAULT, place.data(), &skipped, packed_.data()) < 0)
-      return damaged("it cannot be read");
-    if (const std::string why = damage_of(skipped); !why.empty()) return damaged(why);
+    if (H5Dread_chunk(set_, H5P_DEFAULT, place.data(), &skipped, packed_.data()) < 0) return {};
+    if (why = damage_of(skipped); !why.empty())
+      why = fmt::format("has a damaged chunk, at {}: {}", fmt::join(place, ","), why);
   }
-  good_.insert(place);
-  return {};
+  return known_[place] = why;
 }
 
 std::string Hdf5Chunks::damage_of(std::uint32_t skipped_filters) const {
@@ -104,8 +120,8 @@ std::string Hdf5Chunks::damage_of(std::uint32_t skipped_filters) const {
       case H5Z_FILTER_DEFLATE: {
         if (inflated) return {};  // twice: not measured
         inflated = true;
-        const auto unpacked =
-            inflated_size({const_cast<unsigned char*>(packed_.data()), size}, bytes_ + checksum_bytes);
+        const auto unpacked = inflated_size({const_cast<unsigned char*>(packed_.data()), size},
+                                            bytes_ + checksum_bytes * filters_.size());
         if (!unpacked) return "it does not unpack";
         size = *unpacked;
         break;
