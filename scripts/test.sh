@@ -26,7 +26,7 @@ scripts/install_dependencies.sh
 
 # Without b_lundef=false the linker would ask every static library for the sanitizers' own symbols. Reports need no more
 # than line numbers (-g1), which compile in two thirds of the time.
-sanitized=(-Ddebug=false -Dcpp_args=-g1 -Doptimization=1 -Db_lundef=false -Dbenchmarks=false)
+sanitized=(-Ddebug=false -Db_ndebug=false -Dcpp_args=-g1 -Doptimization=1 -Db_lundef=false -Dbenchmarks=false)
 preload=
 targets=()
 case $sanitizer in
