@@ -154,7 +154,7 @@ template <class To, class V>
 template <class T>
 [[gnu::always_inline]] static inline auto load_first(const T* p, size_t n) {
 #if defined(__AVX2__)
-  // A load of lanes that have just been stored one by one would wait for the stores.
+  // Not copied lane by lane: a vector load waits until such single stores have reached the cache.
   using To = decltype(load(p));
   const Ints mask = lanes_below(n);
   return each<To>([&](int i) __attribute__((always_inline)) {

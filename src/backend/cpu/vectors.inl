@@ -134,8 +134,8 @@ inline v16 splat(float a) { return v16() + a; }
   return by_part<i16>([&](std::size_t k) { return number.part[k] < NativeInts{} + static_cast<std::int32_t>(n); });
 }
 
-// The first n lanes, fewer than all, from and to memory; the others are zeros. A load of lanes that have just been stored one by one
-// would wait for the stores.
+// From and to the first n places, fewer than all; the other lanes of what is loaded are zeros. Masked, not copied lane
+// by lane: a vector load waits until such single stores have reached the cache.
 [[gnu::always_inline]] inline v16 load_part(const float* x, std::size_t n) {
 #if defined(__AVX512F__)
   v16 v;
