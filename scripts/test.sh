@@ -39,7 +39,7 @@ case $sanitizer in
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
     export LSAN_OPTIONS=suppressions=$root/scripts/leaks.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-    slower=(--timeout-multiplier 5)
+    slower=(--timeout-multiplier 15)
     ;;
   thread)
     build="build-threads"

@@ -19,9 +19,13 @@ inline void by_lanes(std::size_t n, F f) {
   if (i < n) f(i, n - i);
 }
 [[gnu::always_inline]] inline v16 take(const float* x, All) { return load(x); }
-[[gnu::always_inline]] inline v16 take(const float* x, std::size_t count) { return count == lanes ? load(x) : load_part(x, count); }
+[[gnu::always_inline]] inline v16 take(const float* x, std::size_t count) {
+  return count == lanes ? load(x) : load_part(x, count);
+}
 [[gnu::always_inline]] inline void put(float* y, v16 v, All) { store(y, v); }
-[[gnu::always_inline]] inline void put(float* y, v16 v, std::size_t count) { count == lanes ? store(y, v) : store_part(y, v, count); }
+[[gnu::always_inline]] inline void put(float* y, v16 v, std::size_t count) {
+  count == lanes ? store(y, v) : store_part(y, v, count);
+}
 [[gnu::always_inline]] inline v16 first_lanes(v16 v, std::size_t count) { return floats(bits(v) & lanes_below(count)); }
 // Lanes beyond the end count for nothing.
 [[gnu::always_inline]] inline v16 only(v16 v, std::size_t count) { return count < lanes ? first_lanes(v, count) : v; }
