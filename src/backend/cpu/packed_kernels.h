@@ -20,7 +20,7 @@ struct PackedKernels {
   using Multiply = void(const float* left, const float* right, std::size_t m, std::size_t columns, std::size_t depth,
                         float* c, std::size_t stride, bool add);
   Multiply* multiply;
-  // The same; fetches what lies behind the panel, which is expected to be the next one, into the second-level cache.
+  // The same, and prefetches the panel that follows in memory into the second-level cache.
   Multiply* multiply_and_fetch;
 };
 

@@ -10,17 +10,19 @@
 #include <optional>
 #include <span>
 
+#include "reader/hdf5/hdf5_handle.h"
+
 namespace tutti::reader {
 namespace {
 
 constexpr hsize_t checksum_bytes = 4;
 
 // The size of a zlib stream when unpacked, or a little more than `most`; nothing if it is damaged.
-std::optional<hsize_t> inflated_size(std::span<unsigned char> packed, hsize_t most) {
+std::optional<hsize_t> inflated_size(std::span<const unsigned char> packed, hsize_t most) {
   std::array<unsigned char, 1 << 16> window;
   z_stream stream{};
   if (inflateInit(&stream) != Z_OK) return std::nullopt;
-  stream.next_in = packed.data();
+  stream.next_in = const_cast<unsigned char*>(packed.data());  // only read
   stream.avail_in = static_cast<uInt>(packed.size());
   int status = Z_OK;
   while (status == Z_OK && stream.total_out <= most) {
@@ -36,28 +38,31 @@ std::optional<hsize_t> inflated_size(std::span<unsigned char> packed, hsize_t mo
 }  // namespace
 
 Hdf5Chunks::Hdf5Chunks(hid_t set, std::vector<hsize_t> axes) : set_(set), axes_(std::move(axes)) {
-  const hid_t made = H5Dget_create_plist(set), type = H5Dget_type(set);
-  if (H5Pget_layout(made) == H5D_CHUNKED) {
-    sides_.resize(axes_.size());
-    if (H5Pget_chunk(made, static_cast<int>(sides_.size()), sides_.data()) < 0 || std::ranges::count(sides_, 0U) > 0)
-      sides_.clear();  // the library reports it
-    bytes_ = H5Tget_size(type);
-    for (const hsize_t side : sides_) bytes_ *= side;
-    for (int i = 0; i < H5Pget_nfilters(made); ++i) {
-      unsigned flags = 0;
-      std::size_t values = 0;
-      filters_.push_back(H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, nullptr));
-    }
-    unsigned how = 0;
-    plain_edges_ = H5Pget_chunk_opts(made, &how) >= 0 && (how & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+  const ListHandle made(H5Dget_create_plist(set));
+  if (H5Pget_layout(made.get()) != H5D_CHUNKED) return;
+  sides_.resize(axes_.size());
+  if (H5Pget_chunk(made.get(), static_cast<int>(sides_.size()), sides_.data()) < 0 ||
+      std::ranges::count(sides_, 0U) > 0) {
+    sides_.clear();  // the library reports it
+    return;
   }
-  H5Tclose(type);
-  H5Pclose(made);
+  const TypeHandle type(H5Dget_type(set));
+  bytes_ = H5Tget_size(type.get());
+  for (const hsize_t side : sides_) bytes_ *= side;
+  for (int i = 0; i < H5Pget_nfilters(made.get()); ++i) {
+    unsigned flags = 0;
+    std::size_t values = 0;
+    filters_.push_back(
+        H5Pget_filter2(made.get(), static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, nullptr));
+  }
+  unsigned how = 0;
+  plain_edges_ = H5Pget_chunk_opts(made.get(), &how) >= 0 && (how & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+  if (filters_.empty()) damage_of_plain_ = damage_of_plain_chunks();
 }
 
 std::string Hdf5Chunks::damage(hsize_t first, hsize_t rows) {
   if (sides_.empty() || rows == 0) return {};
-  if (filters_.empty()) return damage_of_plain_chunks();
+  if (filters_.empty()) return damage_of_plain_;
   std::vector<hsize_t> place(axes_.size(), 0);
   for (place[0] = first / sides_[0] * sides_[0]; place[0] < first + rows; place[0] += sides_[0]) {
     // All chunks of these rows, the last axis fastest.
@@ -120,8 +125,7 @@ std::string Hdf5Chunks::damage_of(std::uint32_t skipped_filters) const {
       case H5Z_FILTER_DEFLATE: {
         if (inflated) return {};  // twice: not measured
         inflated = true;
-        const auto unpacked = inflated_size({const_cast<unsigned char*>(packed_.data()), size},
-                                            bytes_ + checksum_bytes * filters_.size());
+        const auto unpacked = inflated_size({packed_.data(), size}, bytes_ + checksum_bytes * filters_.size());
         if (!unpacked) return "it does not unpack";
         size = *unpacked;
         break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hdf5_chunks.h -- damaged files may hold chunks that unpack to fewer bytes than they should. libhdf5 1.10 does not
-// notice, reads beyond them, and training goes on with wrong numbers. So each chunk is measured before its first read.
+// hdf5_chunks.h -- checks chunks before they are read. A damaged chunk can unpack to fewer bytes than its size; libhdf5
+// 1.10 reads past the end of it, and training continues with garbage.
 #pragma once
 
 #include <hdf5.h>
@@ -33,6 +33,7 @@ class Hdf5Chunks {
   std::vector<H5Z_filter_t> filters_;                  // in the order of writing
   bool plain_edges_ = false;                           // chunks that reach beyond the dataset have no filters
   std::map<std::vector<hsize_t>, std::string> known_;  // what is wrong with a chunk, by its place
+  std::string damage_of_plain_;                        // of all chunks, if they have no filters
   std::vector<unsigned char> packed_;
 };
 

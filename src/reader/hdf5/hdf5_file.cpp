@@ -14,6 +14,7 @@
 
 #include "reader/hdf5/crash_guard.h"
 #include "reader/hdf5/hdf5_chunks.h"
+#include "reader/hdf5/hdf5_handle.h"
 #include "reader/hdf5/hdf5_rows.h"
 #include "tutti/error.h"
 
@@ -28,31 +29,6 @@ std::recursive_mutex& library_lock() {
   static std::recursive_mutex lock;
   return lock;
 }
-
-template <auto Close>
-class Handle {
- public:
-  Handle() = default;
-  explicit Handle(hid_t id) : id_(id) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(id_, other.id_);
-    return *this;
-  }
-  ~Handle() {
-    if (id_ >= 0) Close(id_);
-  }
-  hid_t get() const { return id_; }
-  bool good() const { return id_ >= 0; }
-
- private:
-  hid_t id_ = -1;
-};
-using FileHandle = Handle<H5Fclose>;
-using DatasetHandle = Handle<H5Dclose>;
-using SpaceHandle = Handle<H5Sclose>;
-using TypeHandle = Handle<H5Tclose>;
-using ListHandle = Handle<H5Pclose>;
 
 // The reason that the library gives: the innermost message of its error stack.
 std::string library_reason() {
@@ -81,8 +57,8 @@ std::vector<std::string> dataset_names(hid_t file) {
   return names;
 }
 
-constexpr std::size_t kLargestNumber =
-    16;  // bytes; a damaged type can claim gigabytes, which the library would allocate
+// Bytes. A damaged type can claim gigabytes, which the library would allocate.
+constexpr std::size_t kLargestNumber = 16;
 constexpr std::uint64_t kMostTried = 16 << 20;  // bytes of a row
 
 // What is wrong with the sizes that a dataset claims, or "". The library would allocate them.
