@@ -102,8 +102,8 @@ class Fields {
   virtual void required(std::string_view key) = 0;
   // Whether the user wrote the key, in this block or, for inherited keys, in an enclosing one.
   virtual bool given(std::string_view key) const = 0;
-  // Call before any key is named: only keys of the block itself count.
-  virtual void inherit_nothing() {}
+  // Call before any key is named: only keys of the block itself count, or with a key, only that one has to stand there.
+  virtual void inherit_nothing(std::string_view /*key*/ = {}) {}
   // Reports values that break a rule, at the place of the key or, if it is absent, of the block. Only the reading
   // visitor reports.
   virtual void problem(std::string_view key, std::string message, std::string fix = {}) = 0;

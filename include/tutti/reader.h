@@ -64,6 +64,7 @@ struct EpochPlan {
   std::int64_t epoch = 0;        // counts from 0
   std::int64_t samples = 0;      // over all ranks; 0 = one sweep
   std::int64_t minibatch = 256;  // over all ranks
+  std::int64_t accumulated = 1;  // minibatches that make one update; `minibatch` is the sum of their sizes
   std::int64_t start = 0;        // samples of this epoch that are already done (resume within an epoch)
   // No minibatch begins at or after this sample of the epoch.
   std::int64_t end = std::numeric_limits<std::int64_t>::max();

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,12 @@ class LevelFields : public Fields {
  public:
   void alias(std::string_view, std::string_view, std::string_view) override {}  // known from the table
   void no_effect(std::string_view, std::string_view) override {}
-  void inherit_nothing() override { alone_ = true; }
+  void inherit_nothing(std::string_view key) override {
+    if (key.empty())
+      alone_ = true;
+    else
+      own_.insert(to_lower(key));
+  }
   bool given(std::string_view key) const override {
     try {
       const Row* row = table_->row(key);
@@ -41,13 +47,14 @@ class LevelFields : public Fields {
     return found;
   }
   std::optional<FoundValue> find_scalar(std::string_view key) const {
-    return find_value(*state_, table_->names_of(key), alone_, name_);
+    return find_value(*state_, table_->names_of(key), alone_ || own_.contains(to_lower(key)), name_);
   }
 
   const StatePtr state_;
   const std::shared_ptr<const Table> table_;
   const std::string name_;
-  bool alone_ = false;  // what stands further out is no concern of this block
+  bool alone_ = false;         // what stands further out is no concern of this block
+  std::set<std::string> own_;  // nor of these keys, in lower case
 };
 
 }  // namespace tutti::config

@@ -13,9 +13,10 @@ void LaneWalker::start(const EpochPlan& plan) {
   assert(!plan.work_queue);
   plan_ = plan;
   const std::int64_t minibatch = std::max<std::int64_t>(plan.minibatch, 1);
-  length_ = truncation_.lanes > 0 ? minibatch : truncation_.length;
-  lanes_.assign(static_cast<std::size_t>(truncation_.lanes > 0 ? truncation_.lanes
-                                                               : std::max<std::int64_t>(1, minibatch / length_)),
+  const bool fixed = truncation_.lanes > 0;
+  length_ = fixed ? std::max<std::int64_t>(minibatch / plan.accumulated, 1) : truncation_.length;
+  lanes_.assign(static_cast<std::size_t>(fixed ? truncation_.lanes * plan.accumulated
+                                               : std::max<std::int64_t>(1, minibatch / length_)),
                 {});
   const OrderCursor::EpochRange epoch = cursor_.epoch(plan);
   cursor_.seek(epoch.begin);

@@ -86,6 +86,14 @@ Diagnostic unreadable_data(const SourcePos& where, const std::string& path, cons
           "relative paths start at the directory in which the trainer was started"};
 }
 
+void only_first_value(const config::Schedule<std::int64_t>& values, std::string_view key, std::string_view title,
+                      const ReaderContext& context) {
+  if (values.size() > 1)
+    context.notices->lines.push_back(
+        fmt::format("'{}' in {} has {} values, but only the first one, {}, is used in all epochs", key, title,
+                    values.size(), values.at(0)));
+}
+
 bool check_file(const Record& block, const std::string& key, const std::string& path, const ReaderContext& context) {
   if (path.empty()) return false;  // said already
   const std::string why = unreadable(path);
@@ -120,7 +128,8 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
   std::unique_ptr<Reader> reader;
   try {
     if (const reader::Row* row = reader::find_row(reader::table(), reader::type_of(block))) {
-      const reader::Made made = row->read(block, row->name, context);
+      reader::Made made = row->read(block, row->name, context);
+      if (context.action == "write") made.randomization.shuffle = false;  // whatever the block says, as in CNTK
       if (problems.empty())
         reader = std::make_unique<reader::PrefetchReader>(
             reader::MinibatchMaker(made.source(), made.randomization, made.truncation, made.most_sequences));

@@ -45,14 +45,15 @@ bool MinibatchWalker::cut(Step& step) {
   step.minibatch = minibatches_++;
   const SequenceIndex& index = cursor_.index();
   const std::int64_t most = std::min(std::max<std::int64_t>(plan_.minibatch, 1), epoch_end_ - begin);
+  const std::size_t most_sequences = most_sequences_ * static_cast<std::size_t>(plan_.accumulated);
   first_place_ = cursor_.place();
   sequences_.clear();
   lengths_.clear();
   begins_.clear();
   for (bool first = true; !cursor_.at_sweep_end(); first = false) {
     const std::int64_t samples = index.samples_of(cursor_.peek());
-    const bool full = most_sequences_ > 0 ? sequences_.size() == most_sequences_ || cursor_.position() >= epoch_end_
-                                          : cursor_.position() - begin + samples > most;
+    const bool full = most_sequences > 0 ? sequences_.size() == most_sequences || cursor_.position() >= epoch_end_
+                                         : cursor_.position() - begin + samples > most;
     if (!first && full) break;
     if (!index.single_samples()) lengths_.push_back(samples), begins_.push_back(cursor_.position() - begin);
     sequences_.push_back(cursor_.take());

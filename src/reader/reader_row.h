@@ -44,6 +44,12 @@ struct Described {
 
 inline bool trains(const ReaderContext& context) { return context.action == "train"; }
 
+// Of readers that take a number of sequences for a minibatch.
+inline constexpr const char* sequences_key = "nbruttsineachrecurrentiter";
+// CNTK has one value per epoch there.
+void only_first_value(const config::Schedule<std::int64_t>&, std::string_view key, std::string_view title,
+                      const ReaderContext&);
+
 // Options with the defaults that the context decides.
 template <class Options>
 std::shared_ptr<Options> new_options(const ReaderContext& context) {

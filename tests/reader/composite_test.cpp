@@ -94,6 +94,18 @@ TEST(Composite, MissingAndDoubleKeys) {
                {"no sequence of the first deserializer", "like '1'", "like '11'"});
 }
 
+// A line that was dropped still counts, so that the others keep their keys.
+TEST(Composite, LinesWithoutIdsCountFromTheStartOfTheFile) {
+  const TemporaryFile a("|x 0\n|x bad\n|x 2\n|x 3\n|x 4\n"), b("|y 0\n|y 1\n|y 2\n|y bad\n|y 4\n");
+  const auto o = make_composite("maxErrors=9\n" + all(text(a.path(), "x"), text(b.path(), "y")));
+  ASSERT_TRUE(o.reader) << o.errors;
+  EXPECT_EQ(read_all(*o.reader), (Rows{{{0}, {0}}, {{2}, {2}}, {{4}, {4}}}));
+  const TemporaryFile first("|x bad\n|x bad\n|x 2\n");
+  const auto late = make_composite("maxErrors=9\n" + all(text(first.path(), "x"), text(b.path(), "y")));
+  ASSERT_TRUE(late.reader) << late.errors;
+  EXPECT_EQ(read_all(*late.reader), (Rows{{{2}, {2}}}));
+}
+
 class CompositeImages : public ::testing::Test {
  protected:
   static std::string images(const std::string& file, const std::string& transforms = "", const std::string& more = "") {
@@ -128,6 +140,16 @@ TEST_F(CompositeImages, KeysOfMapsAndNumbers) {
   ASSERT_TRUE(p.reader) << p.errors;
   const auto second = numbered(4, 3, 3, 2).pixels;
   EXPECT_EQ(read_all(*p.reader)[0][1], std::vector<float>(second.begin(), second.end()));
+  // So do lines with a fault, also the first ones.
+  const std::string faulty = folder_.write("faulty.txt", "path\tlabel\nx\t9\n.../a.png\t1\n.../b.png\t1\n");
+  const std::string four = folder_.write("four", "3 |y 3\n2 |y 2\n1 |y 1\n0 |y 0\n");
+  const auto late = make_composite("maxErrors=9\n" + all(images(faulty), text(four, "y")));
+  ASSERT_TRUE(late.reader) << late.errors;
+  const Rows pairs = read_all(*late.reader);
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0][0], std::vector<float>(first.begin(), first.end()));
+  EXPECT_EQ(pairs[0][2], (std::vector<float>{2}));
+  EXPECT_EQ(pairs[1][2], (std::vector<float>{3}));
   expect_error(all(images(map), images(map)), {"deserializers 1 and 2 both have a stream 'f'"});
 }
 

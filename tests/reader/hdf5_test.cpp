@@ -236,6 +236,26 @@ TEST(Hdf5, DamagedRowsAreLeftOutWhenTheyAreRead) {
   }
 }
 
+TEST(Hdf5, ARowIsOneErrorHoweverManyItHas) {
+  const TemporaryFile file("");
+  {
+    Hdf5Writer w(file.path());
+    std::vector<float> x = counted(12), y(12, 1);
+    x[7] = std::numeric_limits<float>::quiet_NaN();
+    y[7] = -1;
+    w.add("x", {12, 1}, x, H5T_NATIVE_FLOAT, 0);
+    w.add("y", {12}, y, H5T_NATIVE_FLOAT, 0);
+  }
+  for (const std::int64_t keep : {0, 1 << 20}) {
+    auto o = options({file.path()}, {{"x", {.dataset = "x"}}, {"y", {.dataset = "y", .classes = 2}}});
+    o.keep_bytes = keep;
+    o.max_errors = 1;
+    Everything e(o);
+    EXPECT_EQ(e.batch->samples, 11);
+    EXPECT_EQ(e.share.left_out(), std::vector<std::uint32_t>{});
+  }
+}
+
 TEST(Hdf5, ChunksThatUnpackToAnotherSizeAreLeftOut) {
   const TemporaryFile file("");
   {

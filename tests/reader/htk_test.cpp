@@ -278,6 +278,19 @@ TEST(Htk, Blocks) {
   const Batch* batch = lanes->next();
   EXPECT_EQ(batch->fragments.size(), 2u);
   EXPECT_EQ(batch->samples, 4);
+  lanes->start_epoch({.minibatch = 4, .accumulated = 2});  // twice as many lanes of the same length
+  batch = lanes->next();
+  EXPECT_EQ(batch->global_columns, 8);
+  EXPECT_EQ(batch->samples, 4) << "there are two utterances";
+  for (const char* count : {"1", "2", "2:1"}) {  // sequences, whatever their lengths
+    const auto counted =
+        make("readerType=HTKMLFReader;frameMode=false;randomize=none;nbruttsineachrecurrentiter=" + std::string(count) +
+             streams);
+    counted->start_epoch({.minibatch = 1000});
+    EXPECT_EQ(counted->next()->sequences, count[0] - '0');
+    counted->start_epoch({.minibatch = 2000, .accumulated = 2});
+    EXPECT_EQ(counted->next()->sequences, 2) << "there are two";
+  }
   const auto lane = make("readerType=HTKDeserializers;frameMode=false;truncated=true;truncationLength=2" + streams);
   lane->start_epoch({.minibatch = 2});
   EXPECT_EQ(lane->next()->fragments.size(), 1u);

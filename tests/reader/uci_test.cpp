@@ -135,6 +135,12 @@ TEST(Uci, Blocks) {
       make("features=[dim=1;start=1;" + at + "]\nlabels=[dim=1;start=2;labelType=regression;" + at + "]");
   EXPECT_EQ(values(*regression, 1), (std::vector<float>{0, 1}));
   EXPECT_EQ(make(at + "\nfeatures=[dim=3]\nlabels=[labelType=none]")->streams().size(), 1u);
+  const auto top = config::record_from_text("labelDim=2;labelType=category\nreader=[readerType=UCIFastReader\n" + at +
+                                                "\nfeatures=[dim=2;start=0]\nlabels=[start=2;labelDim=$labelDim$]]",
+                                            "run.cntk");
+  const auto inherited = make_reader(top.block("reader"), {.action = "test"});
+  EXPECT_EQ(values(*inherited, 0), (std::vector<float>{1, 2, 3, 4})) << "a labelDim further out makes no classes";
+  EXPECT_EQ(values(*inherited, 1), (std::vector<float>{1, 0, 0, 1}));
   const auto error = [&](const std::string& settings, const std::vector<std::string>& parts) {
     expect_parts(error_of([&] { make(settings); }), parts);
   };

@@ -79,6 +79,14 @@ TEST(Words, TaggedWordsWithNeighbours) {
   EXPECT_EQ(indices(Everything(o).batch->streams[0]), (std::vector<std::int32_t>{0, 1, 3, 1, 3, 0}));
 }
 
+TEST(Words, AFaultyEndOfASentenceIsAnEnd) {
+  const TemporaryFile words("a\nb\nEOS\n"), tags("x\ny\nEOS\n"), text("a x\nEOS\nb y\nEOS EOS\n");
+  auto o = tagged(text, words, 3, tags, 3);
+  o.max_errors = 1;
+  Everything e(o);
+  EXPECT_EQ(indices(e.batch->streams[0]), (std::vector<std::int32_t>{1, 2}));
+}
+
 TEST(Words, SeveralWordsInAStep) {
   const TemporaryFile words("a\nb\nc\n"), tags("O\n"), text("a b O\nc O\n");
   Everything e(tagged(text, words, 3, tags, 1));

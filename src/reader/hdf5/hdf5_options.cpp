@@ -11,6 +11,7 @@
 namespace tutti::reader {
 
 void Hdf5Stream::describe(config::Fields& f) {
+  f.inherit_nothing("labelDim");  // makes this a stream of classes; further out it is meant for another
   f("dataset", dataset, "the dataset that holds the stream, such as \"Images\" or \"group/labels\"");
   f.required("dataset");
   f("dim", dim, "numbers per sample; 0 = by the dataset: a row of two axes, the last of three, all of four and more");

@@ -61,6 +61,8 @@ class Hdf5Rows {
   std::size_t add_column(Column column) { return columns_.push_back(std::move(column)), columns_.size() - 1; }
   // An open data file, with its rows and the floats per row of each column.
   void add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats);
+  // A row that was counted as faulty already.
+  void known_as_bad(Place place) { bad_.insert(place); }
   std::uint64_t bytes() const { return bytes_; }  // of all rows as floats
   void keep() { keep_ = true; }
 

@@ -149,7 +149,10 @@ void Hdf5Source::add_sequences(File& f, std::uint64_t rows, const std::vector<ch
   std::uint64_t chunk_end = 0;
   f.first = index_.sequences();
   for (std::uint32_t r = 0; r < rows; ++r) {
-    if (!good[r]) continue;
+    if (!good[r]) {
+      rows_.known_as_bad({static_cast<std::uint32_t>(files_.size()), r});
+      continue;
+    }
     if (index_.sequences() + 1 == SequenceIndex::most_sequences) throw Error("reading the HDF5 files: too many rows");
     if (r >= chunk_end) {
       index_.begin_chunk();

@@ -57,8 +57,10 @@ void HtkReaderOptions::describe(config::Fields& f) {
   order.describe(f);
   f("readMethod", method, "blockRandomize, rollingWindow (the same here), or none for the order of the list");
   f("maxUtteranceLength", longest, "utterances with more frames are skipped");
-  f("nbruttsineachrecurrentiter", lanes,
-    "parallel sequences of the old reader; with truncated: its lanes, minibatchSize being their length");
+  f(sequences_key, lanes,
+    "of HTKMLFReader: utterances of a minibatch, whatever their lengths; 0 or absent = as many as minibatchSize "
+    "frames; "
+    "with truncated: lanes of minibatchSize steps");
   truncation.describe(f);
   describe_faults(f, "number of faulty utterances to tolerate; they are skipped");
   describe_keep(f, "keep features in memory for later sweeps, up to this size per rank");
@@ -75,7 +77,7 @@ void HtkReaderOptions::describe(config::Fields& f) {
     f.problem("readMethod", fmt::format("there is no readMethod '{}'", method), "blockRandomize or none");
   if (longest < 1) f.problem("maxUtteranceLength", "a length has at least one frame", "10000");
   if (!lanes.empty() && std::any_of(lanes.values.begin(), lanes.values.end(), [](auto n) { return n < 0; }))
-    f.problem("nbruttsineachrecurrentiter", "a number of sequences is not negative", "1");
+    f.problem(sequences_key, "a number of sequences is not negative", "1");
 }
 
 Randomization HtkReaderOptions::randomization(bool training) const {
@@ -150,7 +152,18 @@ Made read_htk(const config::Record& block, const std::string& title, const Reade
   if (old && o->truncation.truncated && o->truncation.length == 0 && trains(context))
     truncation.lanes = std::max<std::int64_t>(1, o->lanes.at(0));
   if (truncation.lanes == 0) truncation = o->truncation.truncation(trains(context));
-  return made<HtkSource>(o, o->randomization(trains(context)), truncation);
+  Made reader = made<HtkSource>(o, o->randomization(trains(context)), truncation);
+  const bool written = block.has(sequences_key), whole = !o->frame_mode && !o->truncation.truncated;
+  if (old && whole && written && trains(context)) reader.most_sequences = o->lanes.at(0);
+  if (block.has_own(sequences_key) && trains(context)) {
+    if (!old || o->frame_mode || truncation.length > 0)
+      context.notices->lines.push_back(fmt::format(
+          "'{}' in {} has no effect here because {}", sequences_key, title,
+          o->frame_mode ? "each frame is a sample of its own" : "minibatchSize decides how many sequences there are"));
+    else
+      only_first_value(o->lanes, sequences_key, title, context);
+  }
+  return reader;
 }
 
 void describe_htk_reader(config::Fields& f) {

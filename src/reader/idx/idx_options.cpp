@@ -6,6 +6,7 @@
 namespace tutti::reader {
 
 void IdxStream::describe(config::Fields& f) {
+  f.inherit_nothing("labelDim");  // makes this a stream of classes; further out it is meant for another
   f("file", file, "an IDX file, plain or gzip");
   f.required("file");
   f("labelDim", dim, "number of classes: the file holds class numbers and the stream is one-hot; 0 = plain numbers");

@@ -111,7 +111,7 @@ void ImageList::scan(std::int64_t label_dim, FaultBudget& budget) {
     Entry entry;
     if (const auto fault = read_line(line, entry)) {
       if (numbers_.empty())
-        for (std::uint32_t i = 0; i < number; ++i) numbers_.push_back(i);
+        for (std::uint32_t i = 0; i < offsets_.size(); ++i) numbers_.push_back(i);
       budget.fault({line_place(path_, line_number, line, fault->part), fault->message, fault->fix});
     } else {
       offsets_.push_back(offset);

@@ -15,6 +15,7 @@ namespace tutti::reader {
 namespace {
 
 constexpr std::size_t pictures_per_block = 1024;
+constexpr std::size_t most_kept = std::size_t{1} << 20;  // pictures, 800 MB; of larger sets none is kept
 
 SequenceIndex index_of(const SyntheticReaderOptions& o) {
   const auto samples = static_cast<std::uint32_t>(o.samples);
@@ -52,14 +53,17 @@ DigitSource::DigitSource(const SyntheticReaderOptions& o)
       drawn_(index_.sequences()) {}
 
 const std::uint8_t* DigitSource::picture(std::uint32_t sequence) {
+  if (index_.sequences() > most_kept) {
+    draw_digit(seed_, number_of(sequence), style_, image_);
+    return image_.data();
+  }
   auto& block = blocks_[sequence / pictures_per_block];
   constexpr std::size_t size = digit_side * digit_side;
   if (!block) block = std::make_unique_for_overwrite<std::uint8_t[]>(pictures_per_block * size);
   std::uint8_t* const place = block.get() + sequence % pictures_per_block * size;
   if (!drawn_[sequence]) {
-    DigitImage image;
-    draw_digit(seed_, number_of(sequence), style_, image);
-    std::copy(image.begin(), image.end(), place);
+    draw_digit(seed_, number_of(sequence), style_, image_);
+    std::ranges::copy(image_, place);
     drawn_[sequence] = true;
   }
   return place;
@@ -156,6 +160,7 @@ constexpr std::int64_t most_steps = 1'000'000;
 }  // namespace
 
 void SyntheticStreamOptions::describe(config::Fields& f) {
+  f.inherit_nothing("labelDim");  // makes this a stream of classes; further out it is meant for another
   f("dim", dim, "numbers per sample; 0 = as shape says, or 784");
   f("shape", shape, "the same as a product, e.g. 32:32:3");
   f("labelDim", label_dim, "number of classes: the stream is one-hot; 0 = plain numbers");

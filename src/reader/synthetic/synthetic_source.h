@@ -79,9 +79,10 @@ class DigitSource final : public SyntheticSource {
   void read(std::span<const std::uint32_t> sequences, Share&) override;
 
  private:
-  const std::uint8_t* picture(std::uint32_t sequence);
+  const std::uint8_t* picture(std::uint32_t sequence);  // valid until the next call
 
   DigitStyle style_;
+  DigitImage image_;
   std::vector<std::unique_ptr<std::uint8_t[]>> blocks_;  // pictures once drawn, many to a block
   std::vector<bool> drawn_;
 };

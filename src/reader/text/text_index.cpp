@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "reader/text/text_source.h"
 
@@ -25,6 +26,7 @@ class Scan {
   const char* find_start();
   const char* find_end(const char* begin);
   void check_sequence(const char* at, const char* behind, std::uint32_t rows);
+  void drop();
   void add_sequence(const char* at, const char* behind, std::uint32_t longest);
   void release_read(const char* to);
 
@@ -103,7 +105,7 @@ void Scan::check_sequence(const char* at, const char* behind, std::uint32_t rows
     if (samples_[s] == 0) {
       // If an error removed the sample, it was counted already.
       if (faults_.errors() > errors_before_) {
-        ++dropped_;
+        drop();
         return;
       }
       faults_.fatal(
@@ -132,6 +134,12 @@ void Scan::check_sequence(const char* at, const char* behind, std::uint32_t rows
   add_sequence(at, behind, longest);
 }
 
+void Scan::drop() {
+  if (dropped_++ > 0 || layout_.ids) return;
+  index_.numbers.resize(index_.offsets.size());
+  std::iota(index_.numbers.begin(), index_.numbers.end(), 0u);
+}
+
 void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longest) {
   if (index_.sequences.sequences() == SequenceIndex::most_sequences)
     throw Error(fmt::format("reading {}: more than {} sequences in one file; split it", file_.path(),
@@ -143,6 +151,8 @@ void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longes
   }
   index_.sequences.add(longest);
   index_.offsets.push_back(static_cast<std::uint64_t>(at - text_.data()));
+  if (dropped_ > 0 && !layout_.ids)
+    index_.numbers.push_back(static_cast<std::uint32_t>(index_.offsets.size() - 1 + dropped_));
   for (std::size_t s = 0; s < samples_.size(); ++s)
     if (!layout_.streams[s].sparse) index_.parsed_bytes += sizeof(float) * samples_[s] * layout_.streams[s].dim;
 }

@@ -52,7 +52,7 @@ void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
 }
 
 std::string TextSource::key(std::uint32_t sequence) {
-  if (!index_->ids) return std::to_string(sequence);
+  if (!index_->ids) return std::to_string(index_->numbers.empty() ? sequence : index_->numbers[sequence]);
   std::uint64_t id = 0;
   sequence_id(file_.bytes().data() + index_->offsets[sequence], id);
   return std::to_string(id);

@@ -40,7 +40,9 @@ struct TextIndex {
   std::vector<std::uint64_t> offsets;  // of each sequence
   std::uint64_t end = 0;               // behind the last whole line
   bool ids = true;                     // whether lines are joined by id
-  std::uint64_t parsed_bytes = 0;      // what all sequences take in memory once parsed
+  // Without ids: the number of each sequence among all of the file; empty if none was dropped.
+  std::vector<std::uint32_t> numbers;
+  std::uint64_t parsed_bytes = 0;  // what all sequences take in memory once parsed
 };
 
 // One pass over a text file that checks every line and finds where each sequence starts. It needs no random access and

@@ -183,6 +183,8 @@ void UciSource::read(std::span<const std::uint32_t> sequences, Share& share) {
 }
 
 void UciStream::describe(config::Fields& f) {
+  // They make a stream one of classes; further out they are variables, or meant for another stream.
+  for (const char* key : {"labelDim", "labelType", "labelMappingFile"}) f.inherit_nothing(key);
   f("dim", dim, "columns of the stream");
   f("start", start, "its first column, counting from 0");
   f("file", file, "the data file, the same for all streams");

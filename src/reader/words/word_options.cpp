@@ -158,6 +158,7 @@ Made read_words(const config::Record& block, const std::string& title, const Rea
   }
   const bool training = trains(context);
   const std::int64_t lanes = std::max<std::int64_t>(0, o->sentences.at(0));
+  if (training) only_first_value(o->sentences, sequences_key, title, context);
   Truncation truncation = o->truncation.truncation(training);
   if (o->truncation.truncated && o->truncation.length == 0 && training)
     truncation = {0, std::max<std::int64_t>(1, lanes)};
@@ -207,7 +208,7 @@ void WordReaderOptions::describe_settings(config::Fields& f) {
     describe_mode(mode, f);
     f.no_effect("cacheBlockSize", "the whole text is read");
   }
-  f("nbruttsineachrecurrentiter", sentences,
+  f(sequences_key, sentences,
     "sentences of a minibatch, whatever their lengths; 0 = as many as minibatchSize words; with truncated: lanes");
   order.describe(f);
   truncation.needs_length = false;

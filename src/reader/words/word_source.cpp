@@ -195,6 +195,9 @@ void WordSource::parse_tagged() {
     if (good && !sentence.labels.empty()) keep(sentence);
     sentence = {}, good = true;
   };
+  const auto ends = [&](const std::vector<std::string_view>& words) {
+    return (!end_label.empty() && words.back() == end_label) || (!end_word.empty() && words.front() == end_word);
+  };
   each_line_of(file_.bytes(), [&](std::size_t line_number, std::size_t, std::string_view line) {
     split_words(line, split);
     if (split.empty()) return end_sentence();
@@ -203,6 +206,7 @@ void WordSource::parse_tagged() {
       fault({line_place(options_.file, line_number, line, 0, line.size()), "the line has a word and no label",
              "lines are: word [word ...] label"});
       good = false;
+      if (ends(split)) end_sentence();
       return;
     }
     for (std::size_t i = 0; good && i + 1 < split.size(); ++i)
@@ -215,8 +219,7 @@ void WordSource::parse_tagged() {
     else
       good = false;
     sentence.begin.push_back(static_cast<std::uint32_t>(sentence.words.size()));
-    if ((!end_label.empty() && split.back() == end_label) || (!end_word.empty() && split.front() == end_word))
-      end_sentence();
+    if (ends(split)) end_sentence();
   });
   end_sentence();
 }
