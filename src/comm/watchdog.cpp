@@ -153,7 +153,7 @@ struct Watchdog::Impl {
       Peer& p = peers[static_cast<std::size_t>(hello->rank)];
       p.link = std::move(l);
       p.link.send(message(Type::welcome));
-      p.seen.linked = true, p.heard = Clock::now();
+      p.seen.linked = true, p.seen.closed = false, p.heard = Clock::now();
     }
     std::erase_if(strangers, [](const WatchLink& l) { return !l.open(); });
   }

@@ -21,7 +21,8 @@ void note_cause(const std::string& output, Cause& cause) {
     cause.begun.clear();
   else if (output.find("noticed that process rank") != output.npos)
     cause.begun = output.substr(0, output.find_last_not_of("\r\n ") + 1) + " ";
-  if (line.starts_with("Warning") || line.find("trainer launch: attempt") != line.npos) return;
+  // Of a late rank, which may come back; with a time or a rank in front of it.
+  if (line.find("Warning: ") != line.npos || line.find("trainer launch: attempt") != line.npos) return;
   if (line.find("The watchdog ends the run") != line.npos) cause.ending = true;
   if (const auto m = watchdog.search(line)) {
     cause = {(*m)[0], (*m)[2], true};

@@ -157,12 +157,16 @@ Options parse(const std::vector<std::string>& all) {
     throw Error(fmt::format("launch: -n {} ranks do not fit on {} ({} slots)\nfix: -n {}, or more ranks per host (a:4)",
                             o.ranks, to_string(o.hosts), slots, slots));
   if (o.ranks == 0) o.ranks = slots;
-  if (o.min_ranks > 0 && o.ranks > 0 && o.min_ranks > o.ranks)
-    throw Error(
-        fmt::format("launch: --min-ranks {} is more than -n {}\nfix: --min-ranks {}", o.min_ranks, o.ranks, o.ranks));
+  check_min_ranks(o);
   if (!o.help && o.answer.empty() && o.arguments.empty())
     throw Error("launch: there is nothing to start\nfix: trainer launch -n 4 configFile=FILE");
   return o;
+}
+
+void check_min_ranks(const Options& o) {
+  if (o.min_ranks > 0 && o.ranks > 0 && o.min_ranks > o.ranks)
+    throw Error(fmt::format("launch: --min-ranks {} is more than {} rank{}\nfix: --min-ranks {}, or more ranks with -n",
+                            o.min_ranks, o.ranks, o.ranks == 1 ? "" : "s", o.ranks));
 }
 
 std::string usage() {

@@ -148,7 +148,10 @@ void Process::kill_tree() {
   add_tree(all_children(), pid_, tree);
   for (const pid_t pid : tree) kill(pid, SIGKILL);
   int status = 0;
-  if (waitpid(pid_, &status, 0) == pid_) code_ = code_of(status);
+  pid_t ended = -1;
+  do ended = waitpid(pid_, &status, 0);
+  while (ended < 0 && errno == EINTR);
+  if (ended == pid_) code_ = code_of(status);
   ended_ = true;
 }
 

@@ -54,6 +54,7 @@ class Supervisor {
   explicit Supervisor(Options options) : o_(std::move(options)) {
     for (const Host& h : o_.hosts) hosts_.push_back({h});
     if (o_.ranks == 0 && o_.hosts.empty()) o_.ranks = default_ranks(cores());
+    check_min_ranks(o_);
     if (o_.min_ranks == 0) o_.min_ranks = o_.ranks;
   }
 
@@ -176,7 +177,7 @@ class Supervisor {
       if (passed_on_ == 0) {
         say(fmt::format("signal {}: the run makes a checkpoint and ends; a second signal ends it at once",
                         last_signal.load()));
-        process.send(SIGUSR1);
+        if (!planned_) process.send(SIGUSR1);  // else it is on its way: the next one would end the run at once
       } else {
         process.kill_tree();
       }

@@ -114,7 +114,7 @@ class LaunchTest(LaunchedTest):
     def test_words(self):
         for words, expected in ((['--restart', 3], "did you mean '--restarts'"), (['-n', 0], 'takes a number'), (['-n', 'two'], "not 'two'"),
                                 ([], 'nothing to start'), (['--hosts', 'a:x', 'c'], "not 'x'"), (['-n', 9, '--hosts', 'a:2', 'c'], 'do not fit on a:2'),
-                                (['-n', 2, '--min-ranks', 3, 'c'], 'is more than -n 2'), (['--hostfile', 'absent', 'c'], 'cannot read the hostfile'),
+                                (['-n', 2, '--min-ranks', 3, 'c'], 'is more than 2 ranks'), (['--hostfile', 'absent', 'c'], 'cannot read the hostfile'),
                                 (['--mpiexec', 'no-such-program', '-n', 2, 'c'], "cannot start 'no-such-program'")):
             with self.subTest(words=words):
                 result = self.launch(words, []).wait()

@@ -45,6 +45,9 @@ TEST(LaunchOptions, MistakesHaveAFix) {
 TEST(Cause, ComesFromTheFirstLineThatSaysIt) {
   Cause cause;
   note_cause("Warning: rank 1 on b is frozen for 30.0 s: its host answers\n", cause);
+  note_cause("10/05/2026 12:00:00: Warning: rank 2 on c is late: no step for 31.0 s\n", cause);
+  note_cause("[rank 1] Warning: rank 0 on a is frozen for 30.0 s: its host answers\n", cause);
+  EXPECT_FALSE(cause.ending) << "a rank that a warning names may come back";
   note_cause("trainer launch: attempt 2; before: rank 3 on d is frozen for 9.0 s\n", cause);
   EXPECT_EQ(cause.text, "");
   note_cause("The watchdog ends the run. Where the ranks are:\n", cause);
