@@ -36,6 +36,10 @@ void AllReduceGradients::start(Parameters& parameters) {
   parameters_ = &parameters;
   chunks_ = all_chunks(parameters);
   const auto& bits = options_.gradient_bits.values;
+  // Started again, for a run that goes back: nothing of before is left.
+  for (FloatBuffer* residual : {&local_residual_, &owner_residual_})
+    if (residual->size() > 0) clear(*residual);
+  residual_epoch_ = -1;
   if (std::any_of(bits.begin(), bits.end(), [](std::int64_t b) { return travelling_bits(b) < 32; })) need_residuals();
   bits_of_epoch_ = travelling_bits(options_.gradient_bits.at(0));
   build(bits_of_epoch_);

@@ -218,6 +218,12 @@ void ParallelTrainOptions::describe(config::Fields& f) {
   if (depth == 0) f.block("faultHook", fault_hook, "slows down or ends a rank on purpose, to test a run");
   describe_transport(f);
   if (groups.any()) check_servers(f);
+  const auto* const averages = std::get_if<ModelAveragingOptions>(&method);
+  if (groups.any() && averages && averages->stream.settings.streams() && inside().delayed())
+    f.problem("insideGroups",
+              "ModelAveragingSGD with fragments or overlap averages by the samples of each group, which are not known "
+              "in time if gradients come one step late within the groups",
+              "remove useBufferedAsyncGradientAggregation, or fragments and overlap, or use BlockMomentumSGD");
 }
 
 namespace {

@@ -71,6 +71,23 @@ struct ParallelTrainOptions {
   void check_masters(config::Fields& f) const;
 };
 
+// What the SGD block says of a method, whether or not it is the chosen one; the defaults if it says nothing. Mistakes
+// are reported when the block is read.
+template <class Options>
+Options method_settings(const config::Record& sgd) {
+  Options options;
+  Problems ignored;
+  config::Notices noted;
+  if (sgd.is_block("ParallelTrain"))
+    config::read_open_fields(sgd.block("ParallelTrain"), "ParallelTrain",
+                             [&](config::Fields& f) {
+                               f.alias("ASGD", ServerOptions::name);
+                               f.block(Options::name, options, Options::help);
+                             },
+                             ignored, noted, {});
+  return options;
+}
+
 // Makes the method of the block, including groups. The options must have been read without problems. Collective.
 ParallelMethod make_method(const ParallelTrainOptions&, const MethodContext&);
 

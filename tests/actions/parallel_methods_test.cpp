@@ -149,6 +149,21 @@ TEST_F(Methods, StartWarm) {
   }
 }
 
+// Servers of groups and servers between them, which begin together.
+TEST_F(Methods, AHierarchyStartsWarm) {
+  train(1, "one", "Train=[SGD=[ParallelTrain=[parallelizationMethod=none]]]");
+  const std::string masters = servers("syncPeriod=20") + ";groups=n:2;insideGroups=[" + servers("syncPeriod=10") + "]";
+  train(4, "late", in_parallel_block(masters + ";parallelizationStartEpoch=3"));
+  EXPECT_TRUE(same("late.2", "one.2"));
+  EXPECT_FALSE(same("late.3", "one.3"));
+  train(4, "never", in_parallel_block(masters + ";parallelizationStartEpoch=5"));
+  EXPECT_TRUE(same("never", "one"));
+  // A run that is stopped before they begin goes on with the weights that it has.
+  forget_after_second_epoch(path("late"));
+  train(4, "late", in_parallel_block(masters + ";parallelizationStartEpoch=3"));
+  expect_trained("late");
+}
+
 // Two minibatches alone, the rest together; the run continues behind that place as if it had not been stopped.
 TEST_F(Methods, StartWarmWithinAnEpochAndResume) {
   train(3, "epoch", in_parallel_block("parallelizationMethod=ModelAveragingSGD;parallelizationStartEpoch=2"));

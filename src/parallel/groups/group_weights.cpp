@@ -98,7 +98,11 @@ WeightChange GroupWeights::after_update(const StepInfo& step) {
     if (levels_.outer) levels_.outer->after_update(of_group);
     return change;
   }
-  if (!change.weights_changed) change = levels_.inner->end_epoch();
+  if (!change.weights_changed || levels_.inner_streams) {
+    const WeightChange rest = levels_.inner->end_epoch();
+    change.weights_changed = change.weights_changed || rest.weights_changed;
+    change.reset_momentum = change.reset_momentum || rest.reset_momentum;
+  }
   CommonWeights common(*levels_.inner);
   const WeightChange outer = exchange_outside_from_inner(act(of_group));
   if (outer.weights_changed) common.commit(before_.span());

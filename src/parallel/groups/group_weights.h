@@ -16,6 +16,7 @@ struct WeightLevels {
   Communicator* group = nullptr;
   std::unique_ptr<WeightExchange> inner;  // null if gradients keep the weights of a group equal
   std::unique_ptr<WeightExchange> outer;  // between the leaders; null on other ranks
+  bool inner_streams = false;             // its exchanges are of fragments, so parts may be in flight or older
   // With servers, groups do not wait for each other, and drain() changes weights.
   bool servers = false;
   std::function<WorkQueue*()> work_queue;  // the leader's queue

@@ -25,6 +25,16 @@ ParallelTrainOptions without_groups(ParallelTrainOptions o) {
   return o;
 }
 
+// Whether weights are exchanged in fragments.
+bool streams(const MethodOptions& method) {
+  return std::visit(
+      [](const auto& o) {
+        if constexpr (requires { o.stream.settings; }) return o.stream.settings.streams();
+        return false;
+      },
+      method);
+}
+
 // Null: other ranks take part in that exchange.
 std::string describe(const GroupLayout& layout, const ParallelMethod* between, const ParallelMethod* inside) {
   constexpr const char* others = "exchanged by other ranks";
@@ -151,7 +161,7 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   WeightLevels levels;
   levels.group = &group;
   levels.servers = o.traits().at_servers;
-  if (m.traits.own_updates) levels.inner = std::move(m.weights);
+  if (m.traits.own_updates) levels.inner = std::move(m.weights), levels.inner_streams = streams(o.inside().method);
   if (levels.servers) {
     m.traits.state_name = "servers: " + o.name();
     m.traits.text += o.traits().work_queue ? "; a group takes the next work unit when it is free"

@@ -8,6 +8,11 @@
 #include "parallel/local_gradients.h"
 
 namespace tutti {
+namespace {
+
+constexpr const char* kWaits = "has not begun";
+
+}  // namespace
 
 MasterWeights::MasterWeights(MasterLevels levels) : levels_(std::move(levels)) {
   pollable_ = this;
@@ -53,8 +58,9 @@ void MasterWeights::start(Parameters& parameters) {
 }
 
 void MasterWeights::begin_epoch(std::int64_t epoch) {
+  const bool first = !std::exchange(begun_, true);
   if (levels_.outer) {
-    if (!std::exchange(begun_, true)) copy(live_->weights, master_.weights);
+    if (first) copy(live_->weights, master_.weights);
     levels_.outer->begin_epoch(epoch);
   }
   levels_.inner->begin_epoch(epoch);
@@ -115,6 +121,7 @@ WeightChange MasterWeights::end_epoch() {
 
 // The outer common weights take the place of those of the group, which take the place of the rank's own.
 void MasterWeights::show(Weights which, std::span<const float>) {
+  if (!begun_) return;  // a warm start: all ranks have the common weights
   if (levels_.outer) levels_.outer->show(which);
   if (which == Weights::own) {
     copy(group_common_, live_->weights);
@@ -129,13 +136,15 @@ void MasterWeights::show(Weights which, std::span<const float>) {
 
 void MasterWeights::archive(Archive& a, Section section) {
   if (section == Section::common) return;  // servers have no such state
+  bool waits = !a.loading() && !begun_;    // for the end of a warm start
+  if (a.loading() ? a.has(kWaits) : waits) a(kWaits, waits);
   LevelArchive inner(a, "inside/"), outer(a, "between/");
   if (levels_.outer) {
     if (a.loading()) copy(live_->weights, master_.weights);
     levels_.outer->archive(outer, Section::per_rank);
   }
   if (a.loading()) {  // from the common weights to those of the group to those of the rank
-    begun_ = true;
+    begun_ = !waits;
     if (levels_.outer) copy(master_.weights, live_->weights);
     broadcast_weights(*levels_.group, *live_);
   }

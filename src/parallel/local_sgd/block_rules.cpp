@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -141,6 +142,7 @@ class OuterAdam final : public CommonRule {
     BlockRule::bind(live, block, residual);
     mean_ = FloatBuffer(live.size(), live.weights);
     square_ = FloatBuffer(live.size(), live.weights);
+    std::ranges::fill(steps_, 0);
   }
   void plan_fragments(std::size_t n) override { steps_.assign(n, 0); }
   void begin(const BlockSamples&, std::size_t fragment) override { ++steps_[now_ = fragment]; }

@@ -68,6 +68,7 @@ bool FragmentStream::step(const BlockSamples& n) {
   bool taken = false;
   if (in_flight_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
   while (due()) {
+    taken = taken || in_flight_ != kNone;
     finish();
     begin(static_cast<std::size_t>(next_));
     if (settings_.overlap == 0) finish(), taken = true;

@@ -149,6 +149,7 @@ void ElasticClient::meet_at_center() {
   barrier_->wait();  // asleep, while the last ones still work
   fetch_center();
   load_center();
+  barrier_->wait();  // before anybody moves a center that another rank is about to load
 }
 
 void ElasticClient::drain() {

@@ -90,6 +90,11 @@ void ServerOptions::check(config::Fields& f) const {
     f.problem("softSync", "softSync needs policy = mixed", "add policy = mixed, or remove softSync");
   if (fetch_period > 0 && sync)
     f.problem("fetchPeriod", "with policy = sync weights come with every push", "remove fetchPeriod");
+  if (fetch_period > 0 && max_staleness >= 0)
+    f.problem("fetchPeriod",
+              "maxStaleness counts from fetch to push, and with fetchPeriod a push does not fetch: it would not bound "
+              "anything",
+              "remove one of the two");
   if (fetch_period > 0 && pipeline)
     f.problem("fetchPeriod", "usePipeline fetches with every push", "remove one of the two");
   if (average && push != Push::deltas)
