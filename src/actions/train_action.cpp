@@ -287,6 +287,13 @@ void plan_memory(const ActionContext& context, Training& t) {
   }
 }
 
+// Which ranks form a group: neighbours, unless the launcher has placed them otherwise.
+std::string arrangement(const GroupLayout& layout, Communicator& world) {
+  const std::vector<int> groups = from_all(world, layout.group);
+  if (std::ranges::is_sorted(groups)) return layout.text();
+  return fmt::format("{}, by rank {}", layout.text(), fmt::join(groups, " "));
+}
+
 void make_exchange(const ActionContext& context, Training& t) {
   const int ranks = t.world->size();
   if (t.sgd.faults.message_checksums != ChecksummedMessages::none)
@@ -330,7 +337,7 @@ void make_exchange(const ActionContext& context, Training& t) {
     t.method_name = grouped ? parallel.name() : together ? name_of(parallel.method) : NoExchange::name;
   // Which ranks have which state depends on who forms a group.
   if (t.layer_ranks) t.method_name += ", layers divided among " + std::to_string(t.layer_ranks->size());
-  if (grouped) t.method_name += ", " + lay_out_groups(parallel.groups, *t.world).text();
+  if (grouped) t.method_name += ", " + arrangement(lay_out_groups(parallel.groups, *t.world), *t.world);
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
     context.notice(std::move(warning));
   if (together) make_fault_hook(context, t);
@@ -344,6 +351,7 @@ void read_sgd(const ActionContext& context, Training& t) {
   t.sgd = read_sgd_options(context.command.block("SGD"), *context.problems, *context.notices);
   // An enclosing SGD block, shared by several commands, does not know the commands' settings.
   if (context.command.block("SGD").has_own("modelPath")) t.model_path = t.sgd.model_path;
+  if (context.command.block("SGD").has_own("traceLevel")) t.trace_level = static_cast<int>(t.sgd.trace_level);
 }
 
 void make_report(const ActionContext& context, Training& t) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/exit_codes.h"
 #include "train/checkpointing.h"
 #include "train/training.h"
 #include "tutti/log.h"
@@ -242,14 +243,15 @@ bool bears_nan(const Training& t) {
 Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings) {
   const AutoAdjustOptions& o = options(t);
   AdjustState& a = t.adjust;
+  const double rate = settings.learning_rate / t.rate_factor;  // current_settings() multiplies with it again
   if (o.adjust_minibatch) a.minibatch_size = settings.minibatch;
-  a.rates.push_back(settings.learning_rate);
+  a.rates.push_back(rate);
   if (a.rates.size() > static_cast<std::size_t>(o.num_prev_learn_rates)) a.rates.erase(a.rates.begin());
   if (o.method == Method::none) return Verdict::go_on;
   // Behind the end of the list the rate stays, even if the minibatch size of a rate per minibatch changes.
   if (o.method == Method::after_epoch &&
       static_cast<std::size_t>(t.progress.epoch) + 1 >= t.sgd.listed_learning_rates())
-    a.learning_rate = settings.learning_rate;
+    a.learning_rate = rate;
 
   // Sums differ in the last digit, because a rank adds its own part first.
   t.world->broadcast(0, std::as_writable_bytes(std::span(&criterion, 1)));
@@ -265,9 +267,10 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   }
 
   const bool worse = std::isnan(average) || (average > previous && std::isfinite(previous));
-  const bool back = worse && o.load_best_model;
-  if (back) roll_back(t, std::max<std::int64_t>(0, epoch + 1 - o.interval));
-  a.learning_rate = settings.learning_rate;
+  const bool back = worse && o.load_best_model && roll_back(t, std::max<std::int64_t>(0, epoch + 1 - o.interval));
+  if (!back && std::isnan(average) && o.load_best_model)
+    throw CodedError(kNotANumber, "The training criterion is not a number (NAN), and there is no model to go back to");
+  a.learning_rate = rate;
   if (!change_rate(t, previous, average)) return Verdict::finished;
   if (!back) {
     a.previous_criterion = average;

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -30,21 +29,37 @@ void BackgroundWriter::submit(Job job) {
   {
     const std::lock_guard lock(mutex_);
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-    job_ = std::move(job), waiting_ = true;
+    if (!job.first) job.first = std::move(job_.first);
+    job_ = std::move(job);
+  }
+  begin();
+}
+
+void BackgroundWriter::begin() {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_ = true;
   }
   changed_.notify_all();
 }
 
-bool BackgroundWriter::busy() {
-  constexpr std::chrono::milliseconds moment{500};
+bool BackgroundWriter::busy(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, moment, [this] { return !waiting_; });
+  changed_.wait_for(lock, patience, [this] { return !waiting_; });
   return waiting_ && !job_.name.empty();
 }
 
 void BackgroundWriter::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !waiting_; });
+  auto next = std::chrono::seconds(30);
+  const auto start = std::chrono::steady_clock::now();
+  while (!changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !waiting_; })) {
+    made_progress();
+    if (std::chrono::steady_clock::now() - start < next) continue;
+    log::warning(fmt::format("the training has waited {} s for '{}' to be on disk. fix: a faster disk for modelPath",
+                             next.count(), job_.name));
+    next *= 2;
+  }
 }
 
 int BackgroundWriter::failures_in_a_row() {
@@ -74,6 +89,7 @@ void BackgroundWriter::run() {
 void BackgroundWriter::attempt() {
   std::string why;
   try {
+    if (job_.first) job_.first(), job_.first = {};
     job_.write();
   } catch (const std::exception& e) {
     why = e.what();
@@ -94,7 +110,8 @@ std::string BackgroundWriter::finish(int attempts) {
   for (int i = 1; i < attempts && !why_.empty() && job_.write; ++i) {
     std::this_thread::sleep_for(std::chrono::seconds(i));
     made_progress();
-    attempt();
+    begin();
+    wait();
   }
   return why_;
 }

@@ -3,6 +3,7 @@
 // other ranks have one without jobs.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -17,6 +18,8 @@ class BackgroundWriter {
   // has thrown.
   struct Job {
     std::string name;
+    std::function<void()>
+        first;  // if any; kept for the next job until it succeeds, as nobody has its contents any more
     std::function<void()> write;
   };
 
@@ -25,9 +28,9 @@ class BackgroundWriter {
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
-  void submit(Job);  // waits for the job before
-  // Whether the job before is still being written. Waits for it a moment: a small file is about to be complete.
-  bool busy();
+  void submit(Job);                               // waits for the job before, as wait() does
+  bool busy(std::chrono::milliseconds patience);  // whether the job before is still being written, after so long a wait
+  // For the watchdog this is progress: the disk, not a rank, is slow. Says so now and then.
   void wait();
   // Jobs that failed since the last one that did not; each was warned about when it failed.
   int failures_in_a_row();
@@ -37,6 +40,7 @@ class BackgroundWriter {
 
  private:
   void run();
+  void begin();
   void attempt();
 
   std::mutex mutex_;

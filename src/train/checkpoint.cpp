@@ -73,7 +73,9 @@ void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
 }
 
 void write(BackgroundWriter* writer, BackgroundWriter::Job job) {
-  writer ? writer->submit(std::move(job)) : job.write();
+  if (writer) return writer->submit(std::move(job));
+  if (job.first) job.first();
+  job.write();
 }
 
 using Snapshot = std::shared_ptr<ContainerWriter>;
@@ -81,6 +83,12 @@ using Snapshot = std::shared_ptr<ContainerWriter>;
 // Copies the model and, with its state, whatever `file` is to hold.
 Snapshot snapshot(const std::string& path, std::string_view kind) {
   return std::make_shared<ContainerWriter>(path, kind, ContainerWriter::Storage::memory);
+}
+
+std::function<void()> writing_best(const std::string& model_path, const CheckpointParts& parts) {
+  const Snapshot best = snapshot(best_model_name(model_path), "model");
+  write_model(*best, parts.model, parts.network_of_files);
+  return [best] { best->finish(), best->commit(); };
 }
 
 void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
@@ -91,14 +99,9 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, const Checkpoi
   write_model(*model, parts.model, parts.network_of_files);
   checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
   write_state(checkpoint.get(), state, parts, comm);
-  Snapshot best;
-  if (f.best) {
-    best = snapshot(best_model_name(f.model_path), "model");
-    write_model(*best, parts.model, parts.network_of_files);
-  }
-  write(writer, {name, [f, model, checkpoint, best, epoch = state.epoch] {
-                   // First: a run that is killed before the state is saved trains this epoch again, and saves the same.
-                   if (best) best->finish(), best->commit();
+  // First: a run that is killed before the state is saved trains this epoch again, and saves the same.
+  const auto best = f.best ? writing_best(f.model_path, parts) : nullptr;
+  write(writer, {name, best, [f, model, checkpoint, epoch = state.epoch] {
                    checkpoint->set("model checksum", std::bit_cast<std::int64_t>(model->finish()));
                    checkpoint->finish();
                    // The state comes first: a model without a state would be taken for one whose state was deleted on
@@ -117,7 +120,7 @@ void save_mid_epoch(const CheckpointFiles& f, CheckpointState& state, const Chec
   const Snapshot file = snapshot(name, "checkpoint");
   write_model(*file, parts.model, parts.network_of_files);
   write_state(file.get(), state, parts, comm);
-  write(writer, {name, [file] {
+  write(writer, {name, nullptr, [file] {
                    file->finish();
                    file->commit();
                  }});
@@ -163,6 +166,10 @@ void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const Chec
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm, writer);
   if (state.epoch > 0) return save_epoch(f, state, parts, comm, writer);
   if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model, parts.network_of_files);
+}
+
+void save_best_model(const std::string& model_path, const CheckpointParts& parts, BackgroundWriter& writer) {
+  writer.submit({best_model_name(model_path), writing_best(model_path, parts), [] {}});
 }
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {

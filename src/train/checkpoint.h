@@ -74,6 +74,10 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator&,
                                              std::vector<std::string>& warnings);
 
+// The state after `epoch` epochs, if it is usable. Collective, likewise.
+std::optional<ResumePoint> find_epoch(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs,
+                                      Communicator&, std::vector<std::string>& warnings);
+
 // Whether there are files of an earlier run, intact or not. Rank 0.
 bool earlier_run_left_files(const std::string& model_path);
 // If the final model has fewer epochs than the run now has, copies it to its numbered name, so that the files are those
@@ -119,6 +123,9 @@ struct CheckpointFiles {
 // when nothing else has state. Removes older files once the new ones are on disk. Collective.
 void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&,
                      BackgroundWriter* = nullptr);
+
+// Copies the model, and saves it in the background as the best one. Rank 0.
+void save_best_model(const std::string& model_path, const CheckpointParts&, BackgroundWriter&);
 
 // Loads the values of the model on every rank. Collective.
 void load_model(const ResumePoint&, ModelView&, Communicator&);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <numeric>
 
@@ -13,9 +14,8 @@
 #include "base/memory.h"
 #include "cntk/model.h"
 #include "optim/optimizer_options.h"
-#include "optim/sharded_optimizer.h"
-#include "parallel/local_gradients.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_parts.h"
 #include "train/cntk_checkpoint.h"
 #include "train/file.h"
 #include "train/memory_blocks.h"
@@ -40,63 +40,6 @@ CheckpointState state_of(const Training& t) {
           t.choice};
 }
 
-void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
-  constexpr const char* over = "ranks share the data";
-  const bool common = section == WeightExchange::Section::common;
-  if (common && t.warm_start.epoch != WarmStart::never && a.has(over)) a(over, t.warm_start.over);
-  archive(t.parallel->method, a, section);
-}
-
-void archive_common_state(Training& t, Archive& a) {
-  archive_exchange_state(t, a, WeightExchange::Section::common);
-  t.grad_scaler.archive(a);
-}
-
-void archive_rank_state(Training& t, Archive& a) {
-  archive_exchange_state(t, a, WeightExchange::Section::per_rank);
-  // Ranks that skip different updates each adapt a scale of their own; new ranks start with rank 0's.
-  t.grad_scaler.archive(a, own_name(""));
-  if (!t.parallel->method.traits.own_updates) return;
-  t.optimizer->archive(a);
-  for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
-}
-
-// The model of the file holds the average and the state the weights. A run without an average goes on with the weights.
-void archive_average(Training& t, Archive* to, bool loading) {
-  if (loading ? !WeightAverage::is_in(*to) : !t.average) return;
-  WeightAverage not_kept(0);
-  if (!t.average) not_kept.bind(t.network->parameters());
-  WeightAverage& average = t.average ? *t.average : not_kept;
-  if (t.layer_ranks) {
-    WholeArchive whole(to, loading, t.network->parameters(), *t.layer_ranks);
-    average.archive(whole);
-  } else if (to) {
-    average.archive(*to);
-  }
-  if (loading) average.swap();
-}
-
-// Whole values, where ranks hold parts. `to`: null on ranks that do not save.
-void archive_optimizer(Training& t, Archive* to, bool loading) {
-  const auto* sharded = dynamic_cast<const ShardedOptimizer*>(t.optimizer.get());
-  if (!t.layer_ranks && !sharded) {
-    if (to) t.optimizer->archive(*to);
-    return;
-  }
-  WholeArchive whole(to, loading, sharded ? sharded->held() : t.network->parameters(),
-                     sharded ? *t.world : *t.layer_ranks);
-  t.optimizer->archive(whole);
-}
-
-CheckpointParts parts_of(Training& t, ModelView model) {
-  return {std::move(model),
-          [&](Archive* to) { archive_optimizer(t, to, false), archive_average(t, to, false); },
-          [&](Archive& a) { archive_common_state(t, a); },
-          [&](Archive& a) { archive_rank_state(t, a); },
-          t.method_name,
-          t.network_of_files};
-}
-
 constexpr int kMostFailures = 3;  // checkpoints in a row that may fail
 
 CheckpointFiles files_of(const Training& t) {
@@ -117,8 +60,11 @@ struct WriterState {
   bool busy = false;
 };
 WriterState writer_state(Training& t) {
+  // A small file is about to be complete; to wait for a large one could take longer than a step.
+  constexpr std::size_t kSmall = 16'000'000;  // weights
+  const std::chrono::milliseconds patience{t.network->parameters().size() < kSmall ? 500 : 0};
   WriterState state;
-  if (t.world->rank() == 0) state = {t.checkpoint_writer.failures_in_a_row(), t.checkpoint_writer.busy()};
+  if (t.world->rank() == 0) state = {t.checkpoint_writer.failures_in_a_row(), t.checkpoint_writer.busy(patience)};
   t.world->broadcast(0, writable_bytes(state));
   return state;
 }
@@ -150,6 +96,17 @@ void store(Training& t) {
   if (t.trace_level > 0 && (within_epoch || t.progress.epoch > 0))
     log::line(fmt::format("Checkpoint of epoch {}: training stood still for {:.6f} s",
                           t.progress.epoch + (within_epoch ? 1 : 0), seconds));
+}
+
+// The best model, if no checkpoint has saved it yet: its epoch is about to be undone.
+void save_best(Training& t) {
+  if (!t.best.unsaved) return;
+  const SavedWeights saved(t);
+  share_statistics(t);
+  WholeModel model(*t.network, t.layer_ranks.get());
+  model.gather();
+  if (t.world->rank() == 0) save_best_model(t.model_path, parts_of(t, model.view), t.checkpoint_writer);
+  t.best.unsaved = false;
 }
 
 // An archive of values by name.
@@ -247,6 +204,15 @@ void load(Training& t, const ResumePoint& point) {
   rewind_metrics(t);
 }
 
+// Of its epoch. Collective.
+std::int64_t samples_of(const ResumePoint& point, Communicator& world) {
+  std::int64_t samples = 0;
+  on_rank_0(world,
+            [&] { samples = ContainerReader(point.checkpoint, "checkpoint").integer("state/samples in epoch"); });
+  world.broadcast(0, writable_bytes(samples));
+  return samples;
+}
+
 void log_finished(const Training& t, const ResumePoint& point) {
   log::line(fmt::format("Final model exists: {}", t.model_path));
   log::line("No further training is necessary.");
@@ -309,24 +275,45 @@ void start_method(Training& t) {
   for (RunningMethod* m : {t.warm_up.get(), t.parallel.get()}) start(m->method, t.network->parameters());
 }
 
-void roll_back(Training& t, std::int64_t epoch) {
+bool roll_back(Training& t, std::int64_t epoch) {
   t.checkpoint_writer.wait();
-  const std::string model = model_name(t.model_path, epoch, t.sgd.max_epochs);
-  log::line(fmt::format("Loading (rolling back to) previous model with best training-criterion value: {}.", model));
-  if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, t.progress.epoch, t.sgd.max_epochs);
+  std::vector<std::string> warnings;
+  const auto point = find_epoch(t.model_path, epoch, t.sgd.max_epochs, *t.world, warnings);
+  for (const auto& w : warnings) log::warning(w);
+  if (!point || (epoch > 0 && point->checkpoint.empty())) {
+    log::warning(
+        fmt::format("the model of epoch {} or its state cannot be loaded, so the training does not go back to "
+                    "it. fix: see the warnings above",
+                    epoch));
+    return false;
+  }
+  log::line(
+      fmt::format("Loading (rolling back to) previous model with best training-criterion value: {}.", point->model));
+  save_best(t);
   t.optimizer = t.run_optimizer->make();
   t.optimizer->bind(t.network->parameters());
   const BestModel best = t.best;  // counts the epoch that is undone
-  load(t, {false, epoch, false, model, epoch > 0 ? checkpoint_name(model) : ""});
+  const std::int64_t begun = t.progress.epoch;
+  const double factor = t.rate_factor;
+  load(t, *point);
   t.best = best;
+  t.rate_factor = factor;
+  if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, begun, t.sgd.max_epochs);
   start_method(t);
   restore_method(t);
+  return true;
 }
 
 void rewind(Training& t) {
   t.checkpoint_writer.wait();
   std::vector<std::string> warnings;
-  const auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
+  const auto find = [&] { return find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings); };
+  auto point = find();
+  // Its weights may be finite and led to NaN all the same.
+  if (point && point->mid_epoch && t.rewound_to == std::pair(point->model, samples_of(*point, *t.world))) {
+    if (t.world->rank() == 0) discard_epochs(t.model_path, point->epoch, point->epoch, t.sgd.max_epochs);
+    point = find();
+  }
   for (const auto& w : warnings) log::warning(w);
   const double factor = t.rate_factor * t.sgd.faults.nan_rate_factor;
   if (++t.rewinds > t.sgd.faults.most_rewinds || !point || point->finished)
@@ -336,9 +323,10 @@ void rewind(Training& t) {
                                  t.rewinds - 1));
   log::warning(fmt::format("rewind {} of at most {}: training goes on from '{}' with {:g} times the learning rate",
                            t.rewinds, t.sgd.faults.most_rewinds, point->model, factor));
-  t.optimizer = make_optimizer(t.sgd.optimizer);
+  t.optimizer = t.run_optimizer->make();
   t.optimizer->bind(t.network->parameters());
   load(t, *point);
+  t.rewound_to = {point->model, t.progress.samples_in_epoch};
   t.rate_factor = factor;
   start_method(t);
   restore_method(t);
@@ -409,7 +397,7 @@ void prepare_checkpoints(Training& t) {
   auto sizes = sizes_of_checkpoint(t);
   log::line(fmt::format("Memory for the copy of a checkpoint: {}, on rank 0",
                         bytes_text(std::accumulate(sizes.begin(), sizes.end(), 0.0))));
-  t.checkpoint_writer.submit({"", [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
+  t.checkpoint_writer.submit({"", nullptr, [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
 }
 
 void finish_checkpoints(Training& t) {

@@ -32,8 +32,9 @@ struct StateCopy {
 StateCopy copy_state(Training&);
 void restore_state(Training&, StateCopy&);
 
-// Returns to the state after `epoch` epochs and removes what was saved later. Collective.
-void roll_back(Training&, std::int64_t epoch);
+// Returns to the state after `epoch` epochs and removes what was saved later. Returns false, after a warning, if that
+// state cannot be loaded any more. Collective.
+bool roll_back(Training&, std::int64_t epoch);
 // onNaN = rewind: returns to the newest checkpoint, with a lower learning rate. Collective.
 void rewind(Training&);
 // The final model, before the last epoch.

@@ -69,8 +69,10 @@ StepMetrics PhaseMetrics::bear_nan(const Batch& batch, const std::string& what, 
 OnNan PhaseMetrics::on_nan() const { return phase_.settings.bears_nan ? OnNan::skip : t_.sgd.faults.on_nan; }
 
 bool PhaseMetrics::rewinds_now() const {
-  const Communicator* const all = phase_.method->method.metrics.per_step;
-  return nan_seen_ && on_nan() == OnNan::rewind && all && all->size() == t_.world->size();
+  const ParallelMethod& method = phase_.method->method;
+  const Communicator* const all = method.metrics.per_step;
+  // With a delay some ranks see it a step later; all of them go back after the next drain.
+  return nan_seen_ && on_nan() == OnNan::rewind && !method.traits.delayed && all && all->size() == t_.world->size();
 }
 
 void PhaseMetrics::rewind_if_needed() const {

@@ -90,8 +90,7 @@ void take_majority(Training& t, const std::vector<ReplicaDifference>& found) {
     t.world->broadcast(d.right, std::as_writable_bytes(p.weights.span().subspan(s.offset, s.size())));
   }
   // What changed a weight may have changed the optimizer's state; it would change the weight again.
-  CopyingArchive copy(*t.world, found[0].right);
-  if (!t.parallel->method.traits.own_updates) t.optimizer->archive(copy);
+  copy_optimizer(t, found[0].right);
 }
 
 // The common weights of parameter servers exist once.
@@ -121,6 +120,12 @@ void compare_and_act(Training& t) {
 }
 
 }  // namespace
+
+void copy_optimizer(Training& t, int from) {
+  if (t.world->size() == 1 || t.parallel->method.traits.own_updates || t.layer_ranks || t.sgd.shard_optimizer) return;
+  CopyingArchive copy(*t.world, from);
+  t.optimizer->archive(copy);
+}
 
 std::vector<ReplicaDifference> compare_replicas(const Parameters& p, Communicator& comm) {
   const Hashes mine = hashes_of(p);

@@ -29,5 +29,7 @@ std::vector<ReplicaDifference> compare_replicas(const Parameters&, Communicator&
 void verify_replicas(Training&, std::int64_t step);
 // The same for the common weights that are shown, before they are saved.
 void verify_common_weights(Training&);
+// Every rank takes the optimizer's state of rank `from`, where all of them should have the same. Collective.
+void copy_optimizer(Training&, int from);
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ MetricsRecord Report::record(const char* event, const std::vector<StepMetrics::E
   r.place = {{"epoch", at_.epoch}, {"epochs", at_.epochs}, {"minibatch", minibatch_}};
   for (std::size_t i = 0; i < names_.size() && i < values.size(); ++i)
     r.results.push_back({names_[i].name, values[i].count == 0 ? 0 : values[i].sum / values[i].count, values[i].count,
-                         is_error_rate(names_[i])});
+                         is_error_rate(names_[i]), larger_is_better(names_[i])});
   return r;
 }
 

@@ -84,6 +84,11 @@ class Search {
     epochs_.insert(std::min(final_epoch_, max_epochs));  // that model has no number
   }
 
+  std::optional<ResumePoint> only(std::int64_t epoch) {
+    instead_ = "the training does not go back to it";
+    return after_epoch(epoch, model_name(path_, epoch, max_epochs_));
+  }
+
   std::optional<ResumePoint> run() {
     for (auto at = epochs_.rbegin(); at != epochs_.rend(); ++at) {
       const std::int64_t epoch = *at;
@@ -165,13 +170,14 @@ class Search {
     return false;
   }
 
-  void pass_over(const std::string& what) { warnings_.push_back(what + "; looking for the checkpoint before it"); }
+  void pass_over(const std::string& what) { warnings_.push_back(what + "; " + instead_); }
 
   const std::string& path_;
   const std::int64_t max_epochs_;
   std::vector<std::string>& warnings_;
   std::set<std::int64_t> epochs_;
   std::int64_t final_epoch_ = 0;  // after which the model without a number was saved
+  const char* instead_ = "looking for the checkpoint before it";
 };
 
 // "m.12.ckp", "m.ckp" or "m.3.mid" for the model path "m".
@@ -184,19 +190,12 @@ bool is_state_file(std::string name, const std::string& base) {
   return name.substr(digits) == ".ckp" || name.substr(digits) == ".mid";
 }
 
-}  // namespace
-
-std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs,
-                                             std::vector<std::string>& warnings) {
-  return Search(model_path, max_epochs, warnings).run();
-}
-
-std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator& comm,
-                                             std::vector<std::string>& warnings) {
+// What rank 0 finds.
+std::optional<ResumePoint> find_on_rank_0(Communicator& comm, const std::function<std::optional<ResumePoint>()>& find) {
   ResumePoint point;
   std::array<std::int64_t, 4> fields{};
   on_rank_0(comm, [&] {
-    const auto found = find_resume_point(model_path, max_epochs, warnings);
+    const auto found = find();
     if (found) point = *found;
     fields = {found.has_value(), point.finished, point.epoch, point.mid_epoch};
   });
@@ -206,6 +205,23 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
   if (!fields[0]) return std::nullopt;
   point.finished = fields[1] != 0, point.epoch = fields[2], point.mid_epoch = fields[3] != 0;
   return point;
+}
+
+}  // namespace
+
+std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs,
+                                             std::vector<std::string>& warnings) {
+  return Search(model_path, max_epochs, warnings).run();
+}
+
+std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator& comm,
+                                             std::vector<std::string>& warnings) {
+  return find_on_rank_0(comm, [&] { return find_resume_point(model_path, max_epochs, warnings); });
+}
+
+std::optional<ResumePoint> find_epoch(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs,
+                                      Communicator& comm, std::vector<std::string>& warnings) {
+  return find_on_rank_0(comm, [&] { return Search(model_path, max_epochs, warnings).only(epoch); });
 }
 
 bool earlier_run_left_files(const std::string& model_path) {

@@ -106,13 +106,14 @@ void step(Loop& loop, const Batch& batch) {
   if (loop.phase.method == t.parallel.get()) verify_replicas(t, t.progress.minibatches_in_epoch);
 }
 
-// Completes everything in flight on all ranks.
+// Completes everything in flight on all ranks. Throws Rewind if one of them has seen NaN, and onNaN = rewind.
 void drain(Loop& loop) {
   loop.metrics.finish_deferred();
   const Stopwatch watch(loop.t.times.network);
   loop.update.begin_step(false);
   loop.update.apply(loop.running.drain(loop.update));
   loop.metrics.drain();
+  loop.metrics.rewind_if_needed();
 }
 
 }  // namespace
@@ -136,7 +137,6 @@ void run_phase(Training& t, const Phase& phase) {
       checkpoint(t);
     }
     drain(loop);
-    loop.metrics.rewind_if_needed();
     if (queue) loop.metrics.agree_on_progress();
     if (queue ? !all_agree(*t.world, !stops) : stops) stop_run(t, saves);
     const std::int64_t done = t.progress.samples_in_epoch - before;

@@ -64,22 +64,23 @@ class TimedGradients final : public GradientExchange {
   std::vector<double> between_, computing_, updates_;
 };
 
-TimedSteps timed_trial(Training& t, EpochSettings settings, std::int64_t share, std::int64_t steps) {
+TimedSteps timed_trial(Training& t, const EpochSettings& settings, std::int64_t steps) {
   auto timed = std::make_unique<TimedGradients>();
   const TimedGradients& times = *timed;
   t.parallel->method.gradients = std::move(timed);
   start_method(t);
   t.progress.begin_epoch();
-  settings.minibatch = share;
-  run_trial(t, settings, "trial", steps * share - 1);
+  run_trial(t, settings, "trial", steps * t.sgd.update_size(settings.minibatch) - 1);
   return times.result();
 }
 
 }  // namespace
 
 TimedSteps time_steps(Training& t, std::int64_t share, double seconds) {
-  const EpochSettings settings = current_settings(t);
-  if (share == 0) share = t.sgd.update_size(settings.minibatch);
+  EpochSettings settings = current_settings(t);
+  const std::int64_t update = t.sgd.update_size(settings.minibatch);
+  if (share > 0) settings.minibatch = std::max<std::int64_t>(1, share / t.sgd.gradient_accumulation);
+  share = t.sgd.update_size(settings.minibatch);
   t.network->make_current();
   t.network->plan_training(share);
   t.optimizer->bind(t.network->parameters());
@@ -87,13 +88,12 @@ TimedSteps time_steps(Training& t, std::int64_t share, double seconds) {
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
   t.network->initialize_parameters();
   precompute(t);
-  const TimedSteps probe = timed_trial(t, settings, share, kProbe);
+  const TimedSteps probe = timed_trial(t, settings, kProbe);
   const double step = std::max(1e-6, probe.seconds + probe.update);
   const std::int64_t most = std::max(kProbe, std::min(kMost, t.samples_per_epoch / std::max<std::int64_t>(1, share)));
-  TimedSteps timed =
-      timed_trial(t, settings, share, std::clamp(static_cast<std::int64_t>(seconds / step), kProbe, most));
+  TimedSteps timed = timed_trial(t, settings, std::clamp(static_cast<std::int64_t>(seconds / step), kProbe, most));
   timed.samples = share;
-  timed.minibatch = t.sgd.update_size(settings.minibatch);
+  timed.minibatch = update;
   timed.epoch_samples = t.samples_per_epoch;
   timed.slices = t.network->parameters().slices;
   timed.chunks = t.network->parameters().chunks;

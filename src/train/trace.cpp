@@ -31,8 +31,8 @@ bool due(const graph::Node& trace, std::int64_t minibatch) {
          (every > 0 && (minibatch - 1) % every == 0);
 }
 
-std::string values_text(const Network::Output& output, const Batch& batch, OutputType type, std::int64_t minibatch) {
-  const std::int64_t whole[] = {0, batch.samples};
+std::string values_text(const Network::Output& output, OutputType type, std::int64_t minibatch) {
+  const std::int64_t whole[] = {0, static_cast<std::int64_t>(output.columns)};
   OutputFormat format;
   format.type = type;
   std::ostringstream text;
@@ -53,10 +53,8 @@ void print_trace(const graph::Node& trace, const Network::Output& output, std::i
                 output.values.begin() + static_cast<long>(c * elements + rows));
   Network::Output shown = output;
   shown.shape = Shape{{rows}}, shown.columns = columns, shown.values = part;
-  Batch all;
-  all.samples = static_cast<std::int64_t>(columns);
   log::line(fmt::format("------- Trace[{}] {} --> {}\n{}", minibatch, graph::text(trace, "say"), trace.name,
-                        values_text(shown, all, OutputType::real, minibatch)));
+                        values_text(shown, OutputType::real, minibatch)));
 }
 
 }  // namespace
@@ -84,7 +82,7 @@ void trace_nodes(Training& t, const Batch& batch) {
   if (!wanted) return;
   for (const auto& output : t.network->forward(batch)) {
     const auto print = [&](OutputType type) {
-      log::line(fmt::format("Trace --> {}\n{}", output.name, values_text(output, batch, type, minibatch)));
+      log::line(fmt::format("Trace --> {}\n{}", output.name, values_text(output, type, minibatch)));
     };
     if (contains(t.sgd.trace_real, output.name)) print(OutputType::real);
     if (contains(t.sgd.trace_category, output.name)) print(OutputType::category);

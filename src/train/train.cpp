@@ -15,6 +15,7 @@
 #include "base/stop_request.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
+#include "train/replica_check.h"
 #include "train/run_metrics.h"
 #include "train/saved_weights.h"
 #include "train/training.h"
@@ -108,6 +109,7 @@ EpochPlan plan_of(const Training& t, const DataDivision* division, std::int64_t 
   plan.epoch = t.progress.epoch;
   plan.samples = t.sgd.epoch_size;
   plan.minibatch = t.sgd.update_size(minibatch);
+  plan.accumulated = t.sgd.gradient_accumulation;
   plan.start = t.progress.samples_in_epoch;
   if (!division) return plan;
   if (t.reader->takes_work_units()) plan.work_queue = division->work_queue();
@@ -128,10 +130,13 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
     t.report->continue_epoch(t.progress.minibatches_in_epoch, t.progress.epoch_metrics, t.resumed->interval_metrics);
 }
 
-// Ranks that trained on their own have equal weights, unless their processors differ. Parts of layers are not
-// broadcast.
+// Ranks that trained on their own have equal weights and optimizers, unless their processors differ. Parts of layers
+// are not broadcast.
 void begin_parallel(Training& t) {
-  if (!std::exchange(t.warm_start.over, true)) broadcast_weights(*t.world, t.network->parameters());
+  if (!std::exchange(t.warm_start.over, true)) {
+    broadcast_weights(*t.world, t.network->parameters());
+    copy_optimizer(t, 0);
+  }
   begin_epoch(t.parallel->method, t.progress.epoch);
 }
 

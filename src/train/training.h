@@ -73,6 +73,7 @@ struct Training {
   GradScaler grad_scaler;
   double rate_factor = 1;  // of learning rates, after rewinds
   std::int64_t rewinds = 0;
+  std::pair<std::string, std::int64_t> rewound_to;  // by the last one: the file, and the samples of its epoch
   std::int64_t samples_per_epoch = 0;
   bool traces = false;  // there are traced nodes
   int threads = 1;

@@ -37,6 +37,29 @@ class BestModelTest(support.TrainerTest):
         self.write('run/test.ctf', examples.points(100, seed=2))
         self.run_trainer(arguments + ['command=Test', 'Test=[modelPath=models/model.dnn.best]'], 2)
 
+    def test_the_best_model_of_an_epoch_that_is_undone(self):
+        """AutoAdjust goes back over two epochs, of which dropout spoils the first, and the second is the best one so far."""
+        arguments, models = self.prepare('run', '0.5')
+        text = (self.directory / 'run/run.cntk').read_text(encoding='utf-8')
+        before, rest = text.split('SimpleNetworkBuilder', 1)
+        network = """BrainScriptNetworkBuilder = {
+            features = Input {2}; labels = Input {2}
+            z = LinearLayer {2} (Dropout (Sigmoid (DenseLayer {16} (features))))
+            ce = CrossEntropyWithSoftmax (labels, z)
+            criterionNodes = (ce); outputNodes = (z)
+        }"""
+        (self.directory / 'run/run.cntk').write_text(before + network + rest.split(']', 1)[1], encoding='utf-8')
+        options = ['Train=[SGD=[keepBest=true;maxEpochs=4;dropoutRate=0:0:0.8:0;learningRatesPerMB=0.3;AutoAdjust=[autoAdjustLR=adjustAfterEpoch;'
+                   'learnRateAdjustInterval=2]]]']
+        text = self.run_trainer(arguments + options, 2).text
+        self.assertIn('rolling back', text)
+        self.assertRegex(text, "Best model: epoch 4, .*; saved as '.*model.dnn.best'")
+        # The weights of epoch 4 lie between those of epoch 2 and those that were trained again.
+        best = (models / 'model.dnn.best').read_bytes()
+        for other in ('model.dnn.1', 'model.dnn.2', 'model.dnn.3', 'model.dnn'):
+            if (models / other).exists():
+                self.assertFalse((models / other).read_bytes() == best, other)
+
     def test_patience(self):
         arguments, models = self.prepare('run', '0.5*4:500*8')
         text = self.run_trainer(arguments + ['Train=[SGD=[patience=2]]'], 3).text

@@ -82,10 +82,11 @@ class NanTest(support.TrainerTest):
 
     def test_rewind(self):
         """A rate that is too high: the run goes back to its last checkpoint with a lower one."""
-        for name in ('gradients', 'averaging', 'elastic'):
+        for name in ('gradients', 'averaging', 'elastic', 'delayed'):
             ranks, parallel, _ = METHODS[name]
             with self.subTest(method=name):
-                arguments = self.prepare(f'onNaN=rewind;nanRateFactor=1e-38;minLearningRatePerSample=0;ParallelTrain=[{parallel}]', False, 4)
+                # No checkpoint within an epoch is made of weights that are not numbers.
+                arguments = self.prepare(f'checkpointEverySamples=80;onNaN=rewind;nanRateFactor=1e-38;minLearningRatePerSample=0;ParallelTrain=[{parallel}]', False, 4)
                 arguments[1] = 'makeMode=true'
                 text = (self.directory / 'run.cntk').read_text(encoding='utf-8')
                 self.write('run.cntk', text.replace('Sigmoid (DenseLayer', '(LinearLayer'))  # whose values have no bound
@@ -95,6 +96,22 @@ class NanTest(support.TrainerTest):
                 self.assertRegex(result.text, r"Warning: rewind 1 of at most 3: training goes on from 'models/model\.dnn\.\d[.mid]*' with 1e-38 times the learning rate")
                 last = support.epochs(result.text)[-1]
                 self.assertEqual((last['epoch'], last['totalSamplesSeen']), (4, 1600))
+                # Gradients that come late may have spoilt the weights of a checkpoint before the criterion shows it.
+                self.assertLessEqual(result.text.count('Warning: rewind'), 2 if name == 'delayed' else 1)
+
+    def test_the_rate_is_lowered_once(self):
+        """AutoAdjust goes on from the rate of the list, and the factor of the rewind counts once in every epoch."""
+        arguments = self.prepare('onNaN=rewind;nanRateFactor=1e-38;minLearningRatePerSample=0;AutoAdjust=[autoAdjustLR=adjustAfterEpoch;loadBestModel=false;reduceLearnRateIfImproveLessThan=-1e9;'
+                                 'increaseLearnRateIfImproveMoreThan=1e9]', False, 6)
+        arguments[1] = 'makeMode=true'
+        text = (self.directory / 'run.cntk').read_text(encoding='utf-8')
+        self.write('run.cntk', text.replace('Sigmoid (DenseLayer', '(LinearLayer'))
+        result = self.run_trainer([*arguments, 'Train=[SGD=[learningRatesPerMB=0.1:1e38:1e10]]'])
+        rates = {row['epoch']: row['learningRatePerSample'] for row in support.epochs(result.text)}
+        self.assertIn('Warning: rewind', result.text)
+        self.assertGreater(rates[3], 0)
+        self.assertEqual(rates[4], rates[3])
+        self.assertEqual(rates[6], rates[3])
 
     def test_rewinds_end(self):
         result = self.run_trainer(['configFile=run.cntk', *self.prepare('onNaN=rewind;maxRewinds=2')[2:]], 2, expect=NAN)

@@ -107,8 +107,9 @@ std::string to_json(const MetricsRecord& r, double unix_time) {
   for (const auto& [name, value] : r.place) line += "," + named(name, fmt::format("{}", value));
   for (const auto& [name, value] : r.texts) line += "," + named(name, "\"" + json_text(value) + "\"");
   add_object(line, "results", members(r.results, [&](const MetricsRecord::Result& x) {
-               return named(x.name, fmt::format("{{\"mean\":{},\"count\":{}{}}}", number(x.mean), number(x.count),
-                                                x.error_rate ? ",\"error_rate\":true" : ""));
+               return named(x.name, fmt::format("{{\"mean\":{},\"count\":{}{}{}}}", number(x.mean), number(x.count),
+                                                x.error_rate ? ",\"error_rate\":true" : "",
+                                                x.larger_is_better ? ",\"larger_is_better\":true" : ""));
              }));
   add_object(line, "measures", members(r.measures, [&](const auto& x) { return named(x.first, number(x.second)); }));
   add_object(line, "ranks", members(r.ranks, [&](const auto& x) { return named(x.first, numbers(x.second)); }));

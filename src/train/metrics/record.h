@@ -18,6 +18,7 @@ struct MetricsRecord {
     std::string name;
     double mean = 0, count = 0;
     bool error_rate = false;  // printed as a percentage
+    bool larger_is_better = false;
   };
   std::vector<Result> results = {};                                     // criterion first
   std::vector<std::pair<std::string, double>> measures = {};            // seconds, bytes, rates

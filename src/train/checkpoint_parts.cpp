@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/checkpoint_parts.h"
+
+#include "optim/sharded_optimizer.h"
+#include "parallel/local_gradients.h"
+#include "train/rank_state.h"
+#include "train/whole_model.h"
+
+namespace tutti {
+
+void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
+  constexpr const char* over = "ranks share the data";
+  const bool common = section == WeightExchange::Section::common;
+  if (common && t.warm_start.epoch != WarmStart::never && a.has(over)) a(over, t.warm_start.over);
+  archive(t.parallel->method, a, section);
+}
+
+namespace {
+
+void archive_common_state(Training& t, Archive& a) {
+  archive_exchange_state(t, a, WeightExchange::Section::common);
+  t.grad_scaler.archive(a);
+}
+
+void archive_rank_state(Training& t, Archive& a) {
+  archive_exchange_state(t, a, WeightExchange::Section::per_rank);
+  // Ranks that skip different updates each adapt a scale of their own; new ranks start with rank 0's.
+  t.grad_scaler.archive(a, own_name(""));
+  if (!t.parallel->method.traits.own_updates) return;
+  t.optimizer->archive(a);
+  for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
+}
+
+}  // namespace
+
+void archive_average(Training& t, Archive* to, bool loading) {
+  if (loading ? !WeightAverage::is_in(*to) : !t.average) return;
+  WeightAverage not_kept(0);
+  if (!t.average) not_kept.bind(t.network->parameters());
+  WeightAverage& average = t.average ? *t.average : not_kept;
+  if (t.layer_ranks) {
+    WholeArchive whole(to, loading, t.network->parameters(), *t.layer_ranks);
+    average.archive(whole);
+  } else if (to) {
+    average.archive(*to);
+  }
+  if (loading) average.swap();
+}
+
+void archive_optimizer(Training& t, Archive* to, bool loading) {
+  const auto* sharded = dynamic_cast<const ShardedOptimizer*>(t.optimizer.get());
+  if (!t.layer_ranks && !sharded) {
+    if (to) t.optimizer->archive(*to);
+    return;
+  }
+  WholeArchive whole(to, loading, sharded ? sharded->held() : t.network->parameters(),
+                     sharded ? *t.world : *t.layer_ranks);
+  t.optimizer->archive(whole);
+}
+
+CheckpointParts parts_of(Training& t, ModelView model) {
+  return {std::move(model),
+          [&](Archive* to) { archive_optimizer(t, to, false), archive_average(t, to, false); },
+          [&](Archive& a) { archive_common_state(t, a); },
+          [&](Archive& a) { archive_rank_state(t, a); },
+          t.method_name,
+          t.network_of_files};
+}
+
+}  // namespace tutti

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint_parts.h -- what a checkpoint holds of a training run beside the weights.
+#pragma once
+
+#include "train/checkpoint.h"
+#include "train/training.h"
+
+namespace tutti {
+
+// The state of the method, with the samples that a warm start has seen.
+void archive_exchange_state(Training&, Archive&, WeightExchange::Section);
+// The model of the file holds the average and the state the weights. A run without an average goes on with the weights.
+void archive_average(Training&, Archive* to, bool loading);
+// Whole values, where ranks hold parts. `to`: null on ranks that do not save.
+void archive_optimizer(Training&, Archive* to, bool loading);
+CheckpointParts parts_of(Training&, ModelView);
+
+}  // namespace tutti
