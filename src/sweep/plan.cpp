@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "config/text.h"
 #include "tutti/error.h"
 
 namespace tutti::sweep {
@@ -105,6 +106,16 @@ class PlanReader {
     }
     plan_.output = root["output"] ? value<std::string>(root["output"], "output", "a folder")
                                   : (fs::path("sweeps") / fs::path(plan_.file).stem()).string();
+    make_absolute();
+  }
+
+  // The runs go to another directory first; files of the sweep are meant from here.
+  void make_absolute() {
+    const auto changes = [](const std::string& a) { return config::to_lower(a).starts_with("currentdirectory="); };
+    if (std::ranges::none_of(plan_.arguments, changes)) return;
+    plan_.output = fs::absolute(plan_.output).string();
+    for (std::string& c : plan_.configs)
+      if (fs::exists(c)) c = fs::absolute(c).string();
   }
 
   void read_method(const YAML::Node& root) {

@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -70,15 +72,23 @@ std::vector<cpu_set_t> divide_cores(const Plan& plan) {
 // A lock that the processes of a run inherit, and so hold as long as one of them lives, whatever becomes of this one.
 class RunLock {
  public:
-  explicit RunLock(const std::string& folder) : fd_(open((folder + "/.lock").c_str(), O_RDWR | O_CREAT, 0666)) {}
+  explicit RunLock(const std::string& folder)
+      : folder_(folder), fd_(open((folder + "/.lock").c_str(), O_RDWR | O_CREAT, 0666)) {}
   ~RunLock() {
     if (fd_ >= 0) close(fd_);
   }
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
-  bool held() const { return fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+  // False if another process holds it. Throws Error if it cannot be asked for.
+  bool held() const {
+    if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+    if (fd_ >= 0 && errno == EWOULDBLOCK) return false;
+    throw Error(fmt::format("sweep: '{}/.lock' cannot be locked: {}\nfix: name an output on another file system",
+                            folder_, std::strerror(errno)));
+  }
 
  private:
+  const std::string folder_;
   int fd_;
 };
 
@@ -119,7 +129,7 @@ class Pool {
       for (Active& a : active_) look_at(a);
       std::erase_if(active_, [](const Active& a) { return !a.process; });
     }
-    return signals == 0;
+    return signals == 0 && !stopped_;
   }
 
  private:
@@ -133,6 +143,8 @@ class Pool {
     if (plan_.ranks > 1)
       for (const std::string& w : {std::string("launch"), std::string("-n"), std::to_string(plan_.ranks)})
         words.push_back(w);
+    std::error_code ignored;
+    fs::remove(a.run->folder + "/ended", ignored);  // of a run that failed before
     RunWords more = words_of(plan_, *a.run, job.until);
     words.insert(words.end(), more.words.begin(), more.words.end());
     a.whole = more.whole;
@@ -175,7 +187,8 @@ class Pool {
     a.process.reset();
     free_.push_back(a.slot);
     const LogResult log = read_log(a.run->log());
-    if (code == kPreempted) return say(fmt::format("{} has saved its state", a.run->name));
+    if (code == kPreempted) return stopped_ = true, say(fmt::format("{} has saved its state", a.run->name));
+    if (signals > 1) return say(fmt::format("{} was killed", a.run->name));
     if (code != kDone) {
       write_ended(*a.run, {code, seconds});
       return say(fmt::format("{} failed with code {}: {}; the log is {}", a.run->name, code, a.last, a.run->log()));
@@ -191,6 +204,7 @@ class Pool {
   std::vector<cpu_set_t> cores_;
   std::vector<std::size_t> free_;
   std::vector<Active> active_;
+  bool stopped_ = false;  // a run was stopped, and goes on when the sweep is started again
 };
 
 }  // namespace
@@ -203,7 +217,7 @@ void watch_signals() {
 
 bool is_done(const std::vector<Run>& runs, const Job& job) {
   const Run& run = runs[job.run];
-  if (const auto ended = read_ended(run); ended && ended->code == kDone) return true;
+  if (const auto ended = read_ended(run)) return ended->code == kDone;
   return job.until > 0 && finished_epochs(read_log(run.log())) >= job.until;
 }
 
@@ -229,10 +243,24 @@ bool run_in_slurm(const Plan& plan, const std::vector<Run>& runs, const std::vec
       fmt::format("{}{}", fmt::join(open, ","), plan.parallel > 0 ? fmt::format("%{}", plan.parallel) : "");
   say(fmt::format("{} runs as an array of Slurm: sbatch --wait --array={} {}", open.size(), array, script));
   Process process({"sbatch", "--wait", "--array=" + array, script}, Process::Output::lines);
-  const auto pass_on = [](bool, const std::string& line) { std::fputs(line.c_str(), stderr); };
+  bool submitted = false;
+  const auto pass_on = [&](bool, const std::string& line) {
+    submitted = submitted || line.starts_with("Submitted batch job");
+    std::fputs(line.c_str(), stderr);
+  };
   while (process.running() && signals == 0) process.read(200, pass_on);
   process.read(0, pass_on);
-  return signals == 0;
+  if (signals > 0) return false;
+  if (!submitted && process.exit_code() != 0)
+    throw Error(
+        fmt::format("sweep: sbatch ended with code {} and submitted nothing\nfix: see its message above, and "
+                    "the list 'slurm' of the sweep",
+                    process.exit_code()));
+  const auto left =
+      std::ranges::count_if(jobs, [&](const Job& job) { return !is_done(runs, job) && !read_ended(runs[job.run]); });
+  if (left > 0)
+    say(fmt::format("the array has ended, and {} of its runs have not; the same command goes on with them", left));
+  return left == 0;
 }
 
 }  // namespace tutti::sweep

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/exit_codes.h"
@@ -72,6 +74,9 @@ void lock(const Plan& plan) {
   const std::string path = plan.output + "/.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) throw Error(fmt::format("sweep: cannot write '{}'\nfix: choose another output", path));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK)
+    throw Error(fmt::format("sweep: '{}' cannot be locked: {}\nfix: name an output on another file system", path,
+                            std::strerror(errno)));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0)
     throw Error(
         fmt::format("sweep: another sweep is working in '{}'\nfix: wait for it, or name another output", plan.output));
@@ -111,6 +116,13 @@ std::string state_of(const Row& row) {
   return epochs > 0 ? "paused" : "-";
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
 // The table, best run first: on stdout, and as table.csv.
 void print_table(const Plan& plan, const std::vector<Row>& rows) {
   std::string name = plan.objective.empty() ? "objective" : plan.objective;
@@ -137,7 +149,7 @@ void print_table(const Plan& plan, const std::vector<Row>& rows) {
     std::string text;
     for (std::size_t i = 0; i < line.size(); ++i) {
       text += fmt::format("{}{:<{}}", i ? "  " : "", line[i], widths[i]);
-      csv += (i ? "," : "") + (line[i].find(',') == std::string::npos ? line[i] : '"' + line[i] + '"');
+      csv += (i ? "," : "") + csv_field(line[i]);
     }
     std::puts(text.substr(0, text.find_last_not_of(' ') + 1).c_str());
     csv += '\n';

@@ -43,32 +43,50 @@ class Places {
   std::map<std::string, std::string> places_;
 };
 
+// At the top level they stay there, as not every action knows them.
+constexpr const char* files_of_some_actions[] = {"confusionFile", "outputModelPath", "newModel"};
+
 bool trains(const config::Record& command) {
   const auto actions = command.strings("action");
   return actions.empty() ||
          std::ranges::any_of(actions, [](const std::string& a) { return config::to_lower(a).starts_with("train"); });
 }
 
-std::string within(const std::string& command, const std::string& block, const std::string& key,
-                   const std::string& value) {
-  const std::string setting = fmt::format("{}=\"{}\"", key, value);
-  return block.empty() ? fmt::format("{}=[{}]", command, setting)
-                       : fmt::format("{}=[{}=[{}]]", command, block, setting);
+// The setting of `key` in these blocks, one inside the other.
+std::string within(std::vector<std::string> blocks, const std::string& key, const std::string& value) {
+  std::string setting = fmt::format("{}=\"{}\"", key, value);
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) setting = fmt::format("{}=[{}]", *block, setting);
+  return setting;
+}
+
+// Other files that a training writes: in the SGD block, or in a block inside it.
+void add_places_of_sgd(const config::Record& sgd, const std::string& name, Places& places,
+                       std::vector<std::string>& words) {
+  const auto add = [&](const config::Record& block, const std::vector<std::string>& blocks, const char* key) {
+    if (const std::string path = block.string(key, ""); !path.empty())
+      words.push_back(within(blocks, key, places.of(path, name)));
+  };
+  add(sgd, {name, "SGD"}, "timeline");
+  if (!sgd.is_block("metrics")) return;
+  for (const char* key : {"jsonl", "tensorBoard"}) add(sgd.block("metrics"), {name, "SGD", "metrics"}, key);
 }
 
 // Settings that put the files of a command into the folder of the run.
 void add_places(const config::Record& command, const std::string& name, Places& places,
                 std::vector<std::string>& words) {
   if (trains(command) && command.is_block("SGD") && command.block("SGD").has_own("modelPath"))
-    words.push_back(within(name, "SGD", "modelPath", places.of(command.block("SGD").string("modelPath", ""), name)));
+    words.push_back(within({name, "SGD"}, "modelPath", places.of(command.block("SGD").string("modelPath", ""), name)));
+  if (trains(command) && command.is_block("SGD")) add_places_of_sgd(command.block("SGD"), name, places, words);
   if (const std::string path = command.string("modelPath", ""); !path.empty()) {
     if (trains(command)) places.of(path, name);
     if (const std::string place = places.known(path); !place.empty())
-      words.push_back(within(name, "", "modelPath", place));
+      words.push_back(within({name}, "modelPath", place));
   }
   for (const char* key : {"outputPath", "outputFile"})
     if (const std::string path = command.string(key, ""); !path.empty() && path != "-")
-      words.push_back(within(name, "", key, places.of(path, name)));
+      words.push_back(within({name}, key, places.of(path, name)));
+  for (const char* key : files_of_some_actions)
+    if (command.has_own(key)) words.push_back(within({name}, key, places.of(command.string(key, ""), name)));
 }
 
 }  // namespace
@@ -83,8 +101,12 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
         config::nested_setting(key, value.find(':') == value.npos ? config::quoted_if_needed(value) : value));
   std::vector<const char*> argv{"trainer"};
   for (const std::string& word : words) argv.push_back(word.c_str());
+  const fs::path here = fs::current_path();  // before currentDirectory= changes it
   const config::CommandLine line = config::parse_command_line(static_cast<int>(argv.size()), argv.data());
+  fs::current_path(here);
   Places places(run.folder);
+  for (const char* key : files_of_some_actions)
+    if (line.config.has(key)) words.push_back(within({}, key, places.of(line.config.string(key, ""), "all")));
   std::vector<std::string> commands = line.config.strings("command"), trainings, limits;
   if (commands.empty()) commands = {"train"};
   for (const std::string& name : commands) {

@@ -160,6 +160,39 @@ output: out
         self.run_trainer(['configFile=run.cntk', 'command=Train', 'modelPath=alone.dnn', f'Train=[SGD=[maxEpochs=12;learningRatesPerMB={best["Train.SGD.learningRatesPerMB"]}]]'])
         self.assertEqual((self.directory / 'alone.dnn').read_bytes(), (self.directory / 'out' / best['run'] / 'model.dnn').read_bytes())
 
+    def test_a_failed_run_of_halving_is_tried_again(self):
+        """Its data are there when the sweep is started again; it goes on as if it had never failed."""
+        text = '''
+config: run.cntk
+method: halving
+runs: 3
+parameters: {hidden: [3, 4, 5]}
+arguments: ["Train=[SGD=[maxEpochs=4]]"]
+objective: training.CrossEntropyWithSoftmax
+output: out
+'''
+        os.rename(self.directory / 'train.ctf', self.directory / 'later')
+        self.sweep(text, expect=1)
+        self.assertEqual({r['state'] for r in self.table()}, {'failed (2)'})
+        os.rename(self.directory / 'later', self.directory / 'train.ctf')
+        self.sweep(text)
+        self.assertEqual(sorted(r['state'] for r in self.table()), ['ended', 'paused', 'paused'])
+
+    def test_files_that_all_runs_would_share(self):
+        self.sweep('config: run.cntk\nparameters: {hidden: [3, 4]}\noutput: out\n'
+                   'arguments: ["Train=[SGD=[timeline=trace.json;metrics=[jsonl=run.jsonl]]]", "Test=[confusionTable=true;confusionFile=table]"]\n')
+        for row in self.table():
+            for name in ('trace.json', 'run.jsonl', 'table'):
+                self.assertTrue((self.directory / 'out' / row['run'] / name).exists(), name)
+        self.assertFalse((self.directory / 'run.jsonl').exists())
+
+    def test_from_another_directory(self):
+        (self.directory / 'here').mkdir()
+        for name in ('train.ctf', 'test.ctf'):
+            os.rename(self.directory / name, self.directory / 'here' / name)
+        self.sweep('config: run.cntk\nparameters: {hidden: [3, 4]}\noutput: out\narguments: [currentDirectory=here]\n')
+        self.assertEqual([r['state'] for r in self.table()], ['ended', 'ended'])
+
     def test_several_ranks(self):
         self.sweep('config: run.cntk\nranks: 2\nparameters: {hidden: [3, 4]}\noutput: out\n')
         self.assertEqual([r['state'] for r in self.table()], ['ended', 'ended'])
@@ -184,6 +217,11 @@ for i in $(echo "${2#--array=}" | sed 's/%.*//; s/,/ /g'); do SLURM_ARRAY_TASK_I
         self.assertEqual([r['state'] for r in self.table()], ['ended'] * 3)
         self.assertEqual((self.directory / 'arrays').read_text(), '--array=0,1,2%2\n')
         self.assertIn('#SBATCH --time=1\n', (self.directory / 'out/array.sh').read_text())
+        # An array that ends early, and one that is refused.
+        sbatch.write_text('#!/bin/sh\necho Submitted batch job 7\n')
+        self.assertIn('3 of its runs have not', self.sweep(text.replace(': out', ': other'), '--slurm', variables=variables, expect=75).stderr)
+        sbatch.write_text('#!/bin/sh\necho no such partition >&2\nexit 1\n')
+        self.assertIn('submitted nothing', self.sweep(text.replace(': out', ': third'), '--slurm', variables=variables, expect=2).stderr)
 
     def test_mistakes(self):
         for text, place, said in (('config: run.cntk\nparameter: {hidden: [1]}\n', 'sweep.yaml:2:1', "did you mean 'parameters'?"),
