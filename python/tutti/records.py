@@ -14,7 +14,7 @@ _OTHERS = re.compile(rf'(totalSamplesSeen|learningRatePerSample|epochTime) ?= ?(
 
 def read_log(path, what='Training'):
     """The 'Finished Epoch' lines of a log: {'epoch': array, 'ce': array, ...}. `what`: Training or Validate."""
-    rows = []
+    rows = {}  # an epoch that was trained again after an interruption is there twice: the later line counts
     with open(path, encoding='utf-8', errors='replace') as f:
         for line in f:
             match = _EPOCH.search(line)
@@ -23,8 +23,9 @@ def read_log(path, what='Training'):
             row = {'epoch': int(match.group(1))}
             row.update({name: float(v) / (100 if percent else 1) for name, v, percent in _CRITERION.findall(match.group(3))})
             row.update({name: float(v) for name, v in _OTHERS.findall(match.group(3))})
-            rows.append(row)
-    return _columns(rows)
+            rows.pop(row['epoch'], None)
+            rows[row['epoch']] = row
+    return _columns(list(rows.values()))
 
 
 def read_metrics(path):

@@ -56,12 +56,10 @@ double on_first_rank(Communicator& world, const Part& part) {
   return result;
 }
 
-// The method's block in the config's own ParallelTrain.
-std::optional<config::Record> block_of(const config::Record& sgd, const char* method) {
-  if (!sgd.is_block("ParallelTrain")) return {};
-  const config::Record parallel = sgd.block("ParallelTrain");
-  if (!parallel.is_block(method)) return {};
-  return parallel.block(method);
+// Whether the config's own ParallelTrain has the method's block, and in how many bits it exchanges.
+std::pair<bool, std::string> block_of(const config::Record& sgd, const char* method) {
+  const bool given = sgd.is_block("ParallelTrain") && sgd.block("ParallelTrain").is_block(method);
+  return {given, given ? sgd.block("ParallelTrain").block(method).string("exchangeBits", "32") : "32"};
 }
 
 Candidate gradients(const char* bits, const char* allowed_by) {
@@ -71,32 +69,31 @@ Candidate gradients(const char* bits, const char* allowed_by) {
                       bits)};
 }
 
-Candidate blocks(const config::Record& sgd, const char* method, double per_worker, int ranks) {
-  const auto own = block_of(sgd, method);
-  const bool total = own && own->has("blockSize");
+template <class Options>
+Candidate blocks(const config::Record& sgd, int ranks) {
+  const char* const method = Options::name;
+  const auto [own, bits] = block_of(sgd, method);
+  const BlockSize size = method_settings<Options>(sgd).block;
+  const bool total = size.total > 0;
   const auto with_size = [&](std::int64_t each) {
     return fmt::format("parallelizationMethod={0};{0}=[{1}={2}]", method, total ? "blockSize" : "blockSizePerWorker",
                        total ? each * ranks : each);
   };
-  Candidate c{method,      "32", "local", fmt::format("parallelizationMethod={}", method), with_size(1'000'000'000),
+  Candidate c{method,      bits, "local", fmt::format("parallelizationMethod={}", method), with_size(1'000'000'000),
               with_size(1)};
-  c.samples = per_worker * ranks;
-  if (own)
-    c.samples = own->number("blockSize", own->number("blockSizePerWorker", per_worker) * ranks);
-  else
-    c.settings = with_size(static_cast<std::int64_t>(per_worker));
+  c.samples = static_cast<double>(size.all(ranks));
+  if (!own) c.settings = with_size(size.per_worker);
   return c;
 }
 
 Candidate elastic(const config::Record& sgd) {
   Candidate c{"EASGD",
-              "32",
+              block_of(sgd, "EASGD").second,
               "local",
               "parallelizationMethod=EASGD",
               "parallelizationMethod=EASGD;EASGD=[period=1000000]",
               "parallelizationMethod=EASGD;EASGD=[period=1]"};
-  const auto own = block_of(sgd, "EASGD");
-  c.steps = own ? own->number("period", 10) : 10;
+  c.steps = static_cast<double>(method_settings<EasgdOptions>(sgd).period);
   return c;
 }
 
@@ -114,8 +111,8 @@ std::vector<Candidate> candidates(const config::Record& sgd, int ranks) {
           gradients("4", "4bit"),
           gradients("1", "1bit"),
           {"ASA of gradients", "32", "", "parallelizationMethod=ASA;ASA=[exchange=gradients;exchangeBits=32]"},
-          blocks(sgd, "ModelAveragingSGD", 40000, ranks),
-          blocks(sgd, "BlockMomentumSGD", 120000, ranks),
+          blocks<ModelAveragingOptions>(sgd, ranks),
+          blocks<BlockMomentumOptions>(sgd, ranks),
           elastic(sgd),
           {"DataParallelASGD", "32", "async", "parallelizationMethod=DataParallelASGD"}};
 }
@@ -162,8 +159,8 @@ Action make_training(const std::vector<std::string>& words, const std::string& d
   config::CommandLine line = parsed();
   std::string word;
   if (!parallel.empty()) {
-    word = parallel_override(line.config, command,
-                             parallel + ";parallelizationStartEpoch=1;parallelizationStartSample=0");
+    word =
+        parallel_override(line.config, command, parallel + ";parallelizationStartEpoch=1;parallelizationStartSample=0");
     argv.push_back(word.c_str());
     line = parsed();
   }

@@ -17,7 +17,8 @@
 namespace tutti::actions {
 
 struct Candidate {
-  const char *method, *bits;
+  const char* method;
+  std::string bits;
   const char* allowed_by;  // the word of autoAllow; "": the result is that of DataParallelSGD in 32 bits
   std::string settings;    // of ParallelTrain
   // Of a method that exchanges after blocks: settings for trials without an exchange and with one after every step.

@@ -30,14 +30,21 @@ InputArray read_array(const Network::Input& input, const std::string& path, bool
   read.elements = input.shape.elements();
   // How many axes are in front of the sample: the others have its elements.
   const std::size_t most = std::min<std::size_t>(a.shape.size(), sequences ? 2 : 1);
-  for (std::size_t front = most; front > 0; --front) {
-    if (dims_product(std::span(a.shape).subspan(front)) != read.elements) continue;
+  const auto own = interchange::reversed_axes(input.shape);
+  const auto front_axes = [&](const auto& fits) {
+    for (std::size_t front = most; front > 0; --front)
+      if (fits(std::span<const std::uint64_t>(a.shape).subspan(front))) return front;
+    return std::size_t{0};
+  };
+  // The axes of the input count before their product: (T, 1) is one sequence for an input of one element.
+  std::size_t front = front_axes([&](auto rest) { return std::ranges::equal(rest, own); });
+  if (front == 0) front = front_axes([&](auto rest) { return dims_product(rest) == read.elements; });
+  if (front > 0) {
     read.sequences = sequences && front == 1 ? 1 : a.shape[0];
     if (sequences) read.steps = a.shape[front - 1];
     if (read.steps == 0) read.sequences = 0;
     return read;
   }
-  const auto own = interchange::reversed_axes(input.shape);
   std::vector<std::string> axes =
       sequences ? std::vector<std::string>{"sequences", "time"} : std::vector<std::string>{"samples"};
   for (const auto d : own) axes.push_back(fmt::format("{}", d));
@@ -57,7 +64,7 @@ class ArrayReader final : public Reader {
   std::int64_t sweep_samples() override { return static_cast<std::int64_t>(arrays_[0].sequences * arrays_[0].steps); }
   void start_epoch(const EpochPlan& plan) override {
     next_ = 0;
-    at_once_ = std::max<std::size_t>(static_cast<std::size_t>(plan.minibatch) / longest(), 1);
+    at_once_ = std::max<std::size_t>(static_cast<std::size_t>(plan.minibatch) / std::max<std::size_t>(longest(), 1), 1);
   }
   bool takes_work_units() const override { return false; }
 

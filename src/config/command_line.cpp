@@ -326,7 +326,9 @@ std::string usage() {
   text += "       trainer new KIND DATA     writes a config for your data: trainer new --help\n";
   text += "       trainer doctor ...        looks for what stops or slows runs on these hosts: trainer doctor --help\n";
   text += "       trainer sweep FILE.yaml   trains one config with many settings: trainer sweep --help\n";
-  text += "       trainer plan -n RANKS ... times every parallel method on these ranks and chooses: trainer plan --help\n";
+  text +=
+      "       trainer plan -n RANKS ... times every parallel method on these ranks and chooses: trainer plan --help\n";
+  text += "       trainer simulate ...      computes how fast other numbers of ranks and links are: simulate --help\n";
   text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
   text +=
       "       trainer completion SHELL  prints a script for bash, zsh or fish; trainer man prints the manual page\n";

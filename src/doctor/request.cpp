@@ -6,6 +6,7 @@
 
 #include "config/command_line.h"
 #include "config/effective.h"
+#include "config/text.h"
 
 namespace tutti::doctor {
 namespace {
@@ -16,7 +17,14 @@ std::string unquoted(const std::string& text) {
   return text.size() > 1 && text.front() == '"' && text.back() == '"' ? text.substr(1, text.size() - 2) : text;
 }
 
-// Every value that names a file which is there, whatever the reader calls its key.
+// Whether a reader opens the file that this key names; it is reported if it is missing here, too.
+bool names_file(const std::string& key) {
+  static constexpr const char* keys[] = {"file",        "files",   "fileList",         "scpFile", "mlfFile",
+                                         "mlfFileList", "wordmap", "labelMappingFile", "meanFile"};
+  return std::ranges::any_of(keys, [&](const char* k) { return config::equal_keys(k, key); });
+}
+
+// Every value that names a file which is there, whatever the reader calls its key, or ought to be.
 void add_files(const std::vector<config::Setting>& settings, std::vector<std::string>& files) {
   for (const config::Setting& s : settings) {
     if (s.block) {
@@ -24,8 +32,11 @@ void add_files(const std::vector<config::Setting>& settings, std::vector<std::st
       continue;
     }
     std::error_code ignored;
-    const fs::path path = fs::absolute(unquoted(s.value), ignored);
-    if (fs::is_regular_file(path, ignored) && std::ranges::find(files, path.string()) == files.end())
+    const std::string value = unquoted(s.value);
+    const fs::path path = fs::absolute(value, ignored);
+    const bool one = !value.empty() && value.find(':') == value.npos;
+    if ((fs::is_regular_file(path, ignored) || (one && names_file(s.key))) &&
+        std::ranges::find(files, path.string()) == files.end())
       files.push_back(path.string());
   }
 }

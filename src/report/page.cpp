@@ -119,10 +119,12 @@ std::string value_text(const Result& r, double value) {
 // "0.123 (best 0.120 in epoch 7)"
 std::string last_and_best(const Result& r, const Points& points) {
   if (points.empty()) return "–";
-  const auto best =
-      std::min_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto is_better = [&](const auto& a, const auto& b) {
+    return r.rises ? a.second > b.second : a.second < b.second;
+  };
+  const auto best = std::min_element(points.begin(), points.end(), is_better);
   std::string text = value_text(r, points.back().second);
-  if (best->second < points.back().second)
+  if (is_better(*best, points.back()))
     text += fmt::format(" <small>best {} in epoch {:.0f}</small>", value_text(r, best->second), best->first);
   return text;
 }

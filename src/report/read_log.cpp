@@ -38,7 +38,8 @@ double each_result(const std::string& text, const Use& use) {
 
 double value_of(const std::string& line, const std::string& name) {
   const auto at = line.find(name);
-  return at == line.npos ? 0 : to_number(line.substr(line.find_first_of("0123456789+-.", at + name.size())));
+  const auto number = at == line.npos ? at : line.find_first_of("0123456789+-.", at + name.size());
+  return number == line.npos ? 0 : to_number(line.substr(number));  // a log may be cut anywhere
 }
 
 double bytes_of(const std::string& line) {

@@ -107,6 +107,7 @@ class Reading {
     for (const auto& entry : r["results"]) {
       Result& result = run_.result(entry.first.as<std::string>());
       result.percent = entry.second["error_rate"].as<bool>(false);
+      result.rises = entry.second["larger_is_better"].as<bool>(false);
       const double y = number(entry.second["mean"]) * (result.percent ? 100 : 1);
       add(event == "interval" ? result.steps : event == "epoch" ? result.epochs : result.validation, x, y);
     }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <fstream>
 
 #include "report/page.h"
@@ -75,7 +76,7 @@ int run(int argc, const char* const* argv) {
     write(o.output, to_html(runs, o.title));
     std::printf("%s: %zu run%s\n", o.output.c_str(), runs.size(), runs.size() == 1 ? "" : "s");
     return 0;
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;
   }

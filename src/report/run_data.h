@@ -16,6 +16,7 @@ using Points = std::vector<std::pair<double, double>>;
 struct Result {
   std::string name;
   bool percent = false;  // an error rate
+  bool rises = false;    // a larger value is a better one
   Points steps = {}, epochs = {}, validation = {};
 };
 

@@ -109,26 +109,17 @@ double seconds_per_message(Communicator& ranks, std::size_t bytes, int window, i
   return *std::ranges::max_element(all);
 }
 
-double setting(const config::Record& sgd, const char* method, const char* key, double otherwise) {
-  if (!sgd.is_block("ParallelTrain")) return otherwise;
-  const config::Record parallel = sgd.block("ParallelTrain");
-  if (!parallel.is_block(method)) return otherwise;
-  const config::Record block = parallel.block(method);
-  if (!block.has(key)) return otherwise;
-  const auto values = block.strings(key);  // of a schedule the first one
-  return values.empty() ? otherwise : std::stod(values[0]);
-}
-
 Workload workload_of(const config::Record& sgd, std::int64_t minibatch, std::int64_t epoch) {
   Workload w;
   w.minibatch = static_cast<double>(minibatch), w.epoch = static_cast<double>(epoch);
-  for (auto [method, period] :
-       {std::pair("ModelAveragingSGD", &w.averaging), std::pair("BlockMomentumSGD", &w.momentum)})
-    *period = {setting(sgd, method, "blockSizePerWorker", period->each), setting(sgd, method, "blockSize", 0)};
-  w.elastic_period = setting(sgd, "EASGD", "period", w.elastic_period);
-  w.elastic_servers = static_cast<int>(setting(sgd, "EASGD", "servers", 0));
-  w.push_period = setting(sgd, "DataParallelASGD", "syncPeriod", w.push_period);
-  w.push_servers = static_cast<int>(setting(sgd, "DataParallelASGD", "servers", 0));
+  const auto period = [](const BlockSize& b) { return Period{double(b.per_worker), double(b.total)}; };
+  w.averaging = period(method_settings<ModelAveragingOptions>(sgd).block);
+  w.momentum = period(method_settings<BlockMomentumOptions>(sgd).block);
+  const auto elastic = method_settings<EasgdOptions>(sgd);
+  w.elastic_period = static_cast<double>(elastic.period), w.elastic_servers = static_cast<int>(elastic.servers);
+  const auto servers = method_settings<ServerOptions>(sgd);
+  w.push_period = static_cast<double>(servers.sync_period.at(0));  // of a schedule the first one
+  w.push_servers = static_cast<int>(servers.servers);
   if (sgd.is_block("ParallelTrain")) {
     const std::string groups = sgd.block("ParallelTrain").string("groups", std::string("none"));
     if (groups.starts_with("size:")) w.group = std::stoi(groups.substr(5));

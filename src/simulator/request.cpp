@@ -86,7 +86,7 @@ double read_latency(const std::string& text) {
   Quantity q;
   if (read(text, q))
     for (const auto& [unit, seconds] : {std::pair("us", 1e-6), std::pair("ms", 1e-3), std::pair("s", 1.0)})
-      if (q.unit == unit) return q.number * seconds;
+      if (q.unit == unit || q.number == 0) return q.number * seconds;
   refuse(fmt::format("--latency '{}' is no time", text), "--latency 30us; also ms and s");
 }
 

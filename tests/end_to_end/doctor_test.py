@@ -94,6 +94,10 @@ class DoctorTest(DoctorBase):
         text = self.doctor('--hosts', f'localhost,{socket.gethostname()}.', '--agent', agent, expect=(2,))
         self.assertRegex(text, r'failure +host \S+ +(no process there connects back|the name does not resolve)')
 
+    def test_data_that_are_missing_everywhere(self):
+        (self.directory / 'train.ctf').unlink()
+        self.assertIn('train.ctf', self.line(self.doctor('configFile=run.cntk', expect=(2,)), 'data', 'failure'))
+
     def test_the_output_folder(self):
         self.write('file', '')
         text = self.doctor('configFile=run.cntk', 'modelPath=file/m.dnn', expect=(2,))

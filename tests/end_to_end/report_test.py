@@ -205,6 +205,8 @@ class ReportTest(support.TrainerTest):
                 result = self.report(*words, expect=2)
                 self.assertIn(said, result.stderr)
                 self.assertIn('\nfix: ', result.stderr)
+        self.write('cut.log', CNTK_LOG + 'Times of Epoch[ 2 of 2]: compute ')
+        self.report('cut.log')  # as a full disk leaves it
         self.write('run.log', CNTK_LOG)
         self.assertIn('cannot be written', self.report('run.log', '--output=absent/page.html', expect=2).stderr)
 
