@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actions/evaluation_network.h"
+#include "graph/image_geometry.h"
 #include "graph/shapes.h"
 #include "train/file.h"
 #include "train/model_file.h"
@@ -38,19 +39,21 @@ void BatchStatisticsOptions::describe(config::Fields& f) {
 // The weighted means of the statistics of each element or channel over the minibatches.
 class Average {
  public:
-  explicit Average(std::size_t statistics) : mean_(statistics), variance_(statistics) {}
+  // `channels_first`: the channels are the first axis of an image, not the last one.
+  Average(std::size_t statistics, bool channels_first)
+      : channels_first_(channels_first), mean_(statistics), variance_(statistics) {}
 
   void add(const Network::Output& x, Communicator& world, bool shared) {
     const std::size_t n = mean_.size(), elements = x.shape.elements();
-    // Channels are the last axis: the channel of an element is its index divided by the image size.
     const std::size_t image = std::max<std::size_t>(elements / n, 1);
     std::vector<double> sums(2 * n + 1);
     sums[2 * n] = static_cast<double>(x.columns * image);
     for (std::size_t c = 0; c < x.columns; ++c)
       for (std::size_t i = 0; i < elements; ++i) {
         const double v = x.values[c * elements + i];
-        sums[i / image] += v;
-        sums[n + i / image] += v * v;
+        const std::size_t channel = channels_first_ ? i % n : i / image;
+        sums[channel] += v;
+        sums[n + channel] += v * v;
       }
     if (shared) world.all_reduce_sum(std::span<double>(sums));
     const double count = sums[2 * n];
@@ -69,6 +72,7 @@ class Average {
   }
 
  private:
+  const bool channels_first_;
   std::vector<double> mean_, variance_;
   double weight_ = 0;
 };
@@ -109,7 +113,7 @@ std::size_t recompute_statistics(Network& network, Reader& reader, const ActionC
     const auto mean = values_of(network, graph.nodes[node.inputs[3]].name);
     const auto variance = values_of(network, graph.nodes[node.inputs[4]].name);
     network.plan_evaluation((plan.minibatch + plan.ranks - 1) / plan.ranks, {graph.nodes[node.inputs[0]].name});
-    Average average(mean.size());
+    Average average(mean.size(), graph::flag(node, "spatial", false) && graph::channels_first(node));
     reader.start_epoch(plan);
     while (const Batch* batch = reader.next())
       average.add(network.forward(*batch).at(0), *context.world, plan.ranks > 1);

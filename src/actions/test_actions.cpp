@@ -66,6 +66,7 @@ void EvaluateOptions::describe(config::Fields& f) {
 }
 
 void TestOptions::describe(config::Fields& f) {
+  f.inherit_nothing("labelMappingFile");  // further out it is meant for readers
   EvaluateOptions::describe(f);
   f("confusionTable", confusion_table, "print how often each class was taken for each other, and rates of each class");
   f("confusionFile", confusion_file, "write that table to this file, as comma-separated values");
@@ -240,7 +241,8 @@ void check_table(const ActionContext& context, const TestOptions& options) {
                       fmt::format("add errs = ClassificationError (labels, z) to evaluationNodes, or remove {}", key));
   });
   if (!options.label_mapping_file.empty() && !file_exists(options.label_mapping_file))
-    context.problem("labelMappingFile", fmt::format("there is no file '{}'", options.label_mapping_file));
+    context.problem("labelMappingFile", fmt::format("there is no file '{}'", options.label_mapping_file),
+                    "one name per line; relative paths start at the directory in which the trainer was started");
 }
 
 std::optional<Action> make_test(const ActionContext& context, TestOptions options) {

@@ -14,6 +14,7 @@
 #include "config/text.h"
 #include "reader/htk/htk_file.h"
 #include "train/file.h"
+#include "train/metrics/options.h"
 #include "train/model_file.h"
 #include "train/text_output.h"
 #include "tutti/log.h"
@@ -284,6 +285,18 @@ void write(const ActionContext& context, const WriteOptions& options, Reader& re
   log::line(fmt::format("Total Samples Evaluated = {}", samples));
 }
 
+// Before any command starts, rather than when it is this one's turn.
+void check_files(const ActionContext& context, const WriteOptions& options) {
+  const std::string& labels = options.format.label_mapping_file;
+  if (!labels.empty() && !file_exists(labels) && !context.is_to_come(labels))
+    context.problem(place_of(context.command.block("format"), "labelMappingFile"),
+                    fmt::format("there is no file '{}'", labels),
+                    "one name per line; relative paths start at the directory in which the trainer was started");
+  if (options.output_path.empty() || options.output_path == "-" || context.world->rank() != 0) return;
+  if (const std::string why = why_unwritable(options.output_path + ".node", false); !why.empty())
+    context.problem("outputPath", fmt::format("outputPath: {}", why), "name files that can be written");
+}
+
 std::optional<Action> make_write(const ActionContext& context, WriteOptions options) {
   options.model_path = model_to_read(context, options.model_path);
   options.output_node_names = node_list(options.output_node_names);
@@ -298,6 +311,7 @@ std::optional<Action> make_write(const ActionContext& context, WriteOptions opti
   const std::shared_ptr<Reader> reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
   check_model_to_read(context, options.model_path, true);
   check_node_names(context, "outputNodeNames", options.output_node_names, options.model_path);
+  check_files(context, options);
   return Action{.settings = fmt::format(
                     "  model      {}\n  output     {}", name_of_model(options),
                     options.writers.empty() ? options.output_path : "HTK files, as the writer block lists them"),

@@ -144,9 +144,9 @@ Matched match(const Function& f, const Expression& e) {
       m.tag = &a;
       continue;
     }
-    if (f.variadic) continue;
+    if (f.variadic && a.name.empty()) continue;
     const std::size_t k = a.name.empty() ? next++ : position(a.name);
-    if (k >= params.size()) {
+    if (k >= params.size() || (f.variadic && k == 0)) {
       std::vector<std::string> known;
       for (const Param& p : params) known.push_back(p.name);
       fail(a.value.where,

@@ -21,8 +21,7 @@ void check_ranges(config::Fields& f, const OptimizerOptions& o) {
       {{"gaussianNoiseInjectStd", o.noise}, {"L1RegWeight", o.l1}, {"L2RegWeight", o.l2}},
       [](double v) { return v >= 0; }, "not be negative");
   check(
-      {{"weightDecay", o.weight_decay}}, [](double v) { return v >= 0 && std::isfinite(v); },
-      "be a number, 0 or more");
+      {{"weightDecay", o.weight_decay}}, [](double v) { return v >= 0 && std::isfinite(v); }, "be a number, 0 or more");
   if (!(o.global_norm_per_sample > 0))
     f.problem("clippingGlobalNormPerSample", "clippingGlobalNormPerSample must be positive",
               "remove the key to disable clipping");
@@ -84,6 +83,9 @@ void check_one_bit(config::Fields& f, const OptimizerOptions& o) {
 }  // namespace
 
 void OptimizerOptions::describe(config::Fields& f) {
+  // CNTK has no such keys; further out they are variables of the user.
+  for (const char* key : {"weightDecay", "trustCoefficient", "warmupSamples", "decay", "beta1", "beta2", "epsilon"})
+    f.inherit_nothing(key);
   f.choice<UpdateRule>("gradUpdateType", rule,
                        {{"none", UpdateRule::sgd},
                         {"normal", UpdateRule::sgd},

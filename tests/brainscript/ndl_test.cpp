@@ -170,6 +170,17 @@ TEST(Ndl, ImagesLieChannelsFirst) {
   EXPECT_NO_THROW(Network(b.graph, {}));
 }
 
+TEST(Ndl, OptionsOfFunctionsOfAnyNumberOfInputs) {
+  const auto stack = [](const std::string& arguments) {
+    return ndl("a = Input(2)\nb = Input(2)\nr = RowStack(" + arguments + ")\nOutputNodes = (r)");
+  };
+  const Built stacked = stack("a, b, axis=2");
+  ASSERT_EQ(stacked.errors, "");
+  EXPECT_EQ(num(stacked["r"], "axis"), 2);
+  EXPECT_NE(stack("a, b, axsi=2").errors.find("no option 'axsi'"), std::string::npos);
+  EXPECT_NE(stack("a, inputs=b").errors.find("no option 'inputs'"), std::string::npos);
+}
+
 TEST(Ndl, FilesMayNameSectionsOrBeTheNetwork) {
   const auto dir = std::filesystem::temp_directory_path() / "tutti_ndl_test";
   std::filesystem::create_directories(dir);
@@ -307,7 +318,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"y = Exp(1 2)", "expected ',' or ')'"}, Mistake{"y = = 3", "expected a value, found '='"},
                     Mistake{"y = 3x", "a name cannot begin with a digit"},
                     Mistake{"y = Exp(\"abc\")", "a node is needed here"},
-                    Mistake{"x = ImageInput(3, 4, 2, imageLayout=WHC)", "imageLayout must be 'CHW' or 'HWC', not 'WHC'"},
+                    Mistake{"x = ImageInput(3, 4, 2, imageLayout=WHC)",
+                            "imageLayout must be 'CHW' or 'HWC', not 'WHC'"},
                     Mistake{"x = Input($dimension$)", "No variable found with the name 'dimension'"},
                     Mistake{"x = Input(3); y = ErrorPrediction(x, x, Exp(x))",
                             "'topN' of ClassificationError 'y' must be a number, not the node 'Exp1'"},

@@ -90,6 +90,9 @@ class ActionsTest(support.TrainerTest):
         self.assertIn("there is no file 'no.txt'", bad.text)
         alone = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[labelMappingFile=names.txt]'], expect=2)
         self.assertIn('labelMappingFile has no effect without confusionTable', alone.text)
+        # Further out they are meant for readers, or variables of the user.
+        self.run_trainer(['configFile=run.cntk', 'command=Test', 'labelMappingFile=names.txt', 'weightDecay=0.1', 'epsilon=-1'])
+        self.run_trainer(['configFile=run.cntk', 'command=Train', 'weightDecay=0.1', 'epsilon=-1', 'beta1=7', '--check'])
 
     def test_f1_and_its_best_model(self):
         """Evaluation nodes that are ratios: those of the table; cv takes the largest."""

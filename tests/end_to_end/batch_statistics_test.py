@@ -57,6 +57,18 @@ class BatchStatisticsTest(support.TrainerTest):
             for one, other in zip(seen[None], seen[ranks]):
                 self.assertAlmostEqual(one, other, delta=1e-5 * max(1, abs(one)))
 
+    def test_channels_that_are_the_first_axis(self):
+        config = CONFIG.replace('z = LinearLayer', """s = BatchNormalization (NewReshape (RowStack (features : 2 * features + 1), (2:2:1)), ParameterTensor {(2:1)}, ParameterTensor {(2:1)},
+            ParameterTensor {(2:1), initValue=0, learningRateMultiplier=0}, ParameterTensor {(2:1), initValue=1, learningRateMultiplier=0}, true, imageLayout='HWC')
+        z = LinearLayer""").replace('outputNodes = (z)', 'outputNodes = (z : s)')
+        self.write('run.cntk', config)
+        self.run_trainer(['configFile=run.cntk', 'command=Train:Statistics', 'modelPath=models/first.dnn'])
+        rows = [[float(v) for v in line.split('|')[1].split()[1:]] for line in self.points.splitlines()]
+        names = [n for n in self.dump('models/first.dnn') if n.startswith('s.')]
+        means = [sum(r[k] + 2 * r[k] + 1 for r in rows) / len(rows) / 2 for k in (0, 1)]
+        found = [self.values('models/first.dnn.PBN', n) for n in names]
+        self.assertTrue(any(all(abs(a - b) < 1e-5 for a, b in zip(f, means)) for f in found if len(f) == 2), f'{names} {found} {means}')
+
     def dump(self, model):
         self.run_trainer(['configFile=run.cntk', 'command=Dump',
                           f'Dump=[action=dumpNode;modelPath={model};outputFile=all.txt;printValues=false]'])
@@ -70,6 +82,8 @@ class BatchStatisticsTest(support.TrainerTest):
             z = LinearLayer {2} (f (features)); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce) }]'''
         before = self.values('models/model.dnn', 'n.runMean')
         self.run_trainer(['configFile=run.cntk', 'command=Tune', tune % 'constant'])
+        self.assertEqual(self.values('tuned.dnn', 'f.n.runMean'), before)
+        self.run_trainer(['configFile=run.cntk', 'command=Tune', 'makeMode=false', tune % 'constant', 'Tune=[SGD=[batchNormalizationTimeConstant=50]]'])
         self.assertEqual(self.values('tuned.dnn', 'f.n.runMean'), before)
         self.run_trainer(['configFile=run.cntk', 'command=Tune', 'makeMode=false', tune % 'learnable'])
         self.assertEqual(self.values('tuned.dnn.0', 'f.n.runMean'), before)

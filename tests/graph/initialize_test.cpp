@@ -89,6 +89,11 @@ TEST(Initialize, GivenValues) {
   EXPECT_EQ(made({{"initValue", 4.0}}, {{2}}), (std::vector<float>{4, 4}));
   EXPECT_EQ(made({{"initFromLiteral", std::string("1 2\n3 4\n")}}, {{2, 2}}), (std::vector<float>{1, 3, 2, 4}));
   EXPECT_THROW(made({{"initValue", std::vector<double>{1, 2}}}, {{3}}), ConfigError);
+  EXPECT_EQ(made({{"initFromLiteral", std::string("1e-50 -1e-400\n3 1e-45\n")}}, {{2, 2}}),
+            (std::vector<float>{0, 3, 0, 1e-45f}))
+      << "as files in float64 have them";
+  EXPECT_THROW(made({{"initFromLiteral", std::string("1e50\n")}}, {{1, 1}}), ConfigError);
+  EXPECT_THROW(made({{"initFromLiteral", std::string("1e400\n")}}, {{1, 1}}), ConfigError);
   EXPECT_THROW(made({{"initFromLiteral", std::string("1 2\n3\n")}}, {{2, 2}}), ConfigError);
   EXPECT_THROW(made({{"initFromLiteral", std::string("1 x\n")}}, {{1, 2}}), ConfigError);
 }

@@ -116,6 +116,10 @@ class Normalization : public Kernel {
     float* count = run.value(code.in[5]);
     const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
     NormalizationWeights weights;
+    if (std::isinf(time_constant_) && std::isinf(blend_)) {  // frozen by the network, whatever the SGD block says
+      weights.running = 1, weights.update = 0;
+      return weights;
+    }
     weights.running = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
     const bool frozen = weights.running == 1 && std::isinf(time_constant);
     weights.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
