@@ -148,7 +148,7 @@ Matched match(const Function& f, const Expression& e) {
     const std::size_t k = a.name.empty() ? next++ : position(a.name);
     if (k >= params.size() || (f.variadic && k == 0)) {
       std::vector<std::string> known;
-      for (const Param& p : params) known.push_back(p.name);
+      for (std::size_t p = f.variadic ? 1 : 0; p < params.size(); ++p) known.push_back(params[p].name);
       fail(a.value.where,
            a.name.empty() ? fmt::format("{} takes at most {} arguments", e.text, params.size())
                           : fmt::format("{} has no option '{}'", e.text, a.name),

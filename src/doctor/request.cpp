@@ -19,12 +19,12 @@ std::string unquoted(const std::string& text) {
 
 // Whether a reader opens the file that this key names; it is reported if it is missing here, too.
 bool names_file(const std::string& key) {
-  static constexpr const char* keys[] = {"file",        "files",   "fileList",         "scpFile", "mlfFile",
-                                         "mlfFileList", "wordmap", "labelMappingFile", "meanFile"};
+  static constexpr const char* keys[] = {"file",    "files",       "fileList", "scpFile",
+                                         "mlfFile", "mlfFileList", "wordmap",  "meanFile"};
   return std::ranges::any_of(keys, [&](const char* k) { return config::equal_keys(k, key); });
 }
 
-// Every value that names a file which is there, whatever the reader calls its key, or ought to be.
+// Values that name an existing file, and values of keys that must name one.
 void add_files(const std::vector<config::Setting>& settings, std::vector<std::string>& files) {
   for (const config::Setting& s : settings) {
     if (s.block) {
@@ -35,7 +35,7 @@ void add_files(const std::vector<config::Setting>& settings, std::vector<std::st
     const std::string value = unquoted(s.value);
     const fs::path path = fs::absolute(value, ignored);
     const bool one = !value.empty() && value.find(':') == value.npos;
-    if ((fs::is_regular_file(path, ignored) || (one && names_file(s.key))) &&
+    if ((fs::is_regular_file(path, ignored) || (one && names_file(s.key) && !fs::exists(path, ignored))) &&
         std::ranges::find(files, path.string()) == files.end())
       files.push_back(path.string());
   }

@@ -30,7 +30,7 @@ Options parse(const std::vector<std::string>& words);
 std::string usage();
 // The ranks of a run that names neither ranks nor hosts: one per task of the Slurm allocation, else `otherwise`.
 int default_ranks(int otherwise);
-// Throws Error if fewer ranks are wanted in all than at least.
+// Throws Error if --min-ranks is more than the number of ranks.
 void check_min_ranks(const Options&);
 // Throws Error for words that only make sense where runs are started again.
 void refuse_restarts(const Options&);

@@ -188,7 +188,7 @@ class Pool {
     free_.push_back(a.slot);
     const LogResult log = read_log(a.run->log());
     if (code == kPreempted) return stopped_ = true, say(fmt::format("{} has saved its state", a.run->name));
-    if (signals > 1) return say(fmt::format("{} was killed", a.run->name));
+    if (signals > 1 && code != kDone) return say(fmt::format("{} was killed", a.run->name));
     if (code != kDone) {
       write_ended(*a.run, {code, seconds});
       return say(fmt::format("{} failed with code {}: {}; the log is {}", a.run->name, code, a.last, a.run->log()));

@@ -43,8 +43,8 @@ class Places {
   std::map<std::string, std::string> places_;
 };
 
-// At the top level they stay there, as not every action knows them.
-constexpr const char* files_of_some_actions[] = {"confusionFile", "outputModelPath", "newModel"};
+// Given at the top level, they are overridden there: an action that does not know the key would refuse it in its block.
+constexpr const char* files_of_some_actions[] = {"confusionFile", "outputModelPath", "newModelPath"};
 
 bool trains(const config::Record& command) {
   const auto actions = command.strings("action");
@@ -60,15 +60,16 @@ std::string within(std::vector<std::string> blocks, const std::string& key, cons
 }
 
 // Other files that a training writes: in the SGD block, or in a block inside it.
-void add_places_of_sgd(const config::Record& sgd, const std::string& name, Places& places,
-                       std::vector<std::string>& words) {
-  const auto add = [&](const config::Record& block, const std::vector<std::string>& blocks, const char* key) {
+void add_places_of_sgd(const config::Record& sgd, const std::string& name, std::vector<std::string> blocks,
+                       Places& places, std::vector<std::string>& words) {
+  const auto add = [&](const config::Record& block, const std::vector<std::string>& within_blocks, const char* key) {
     if (const std::string path = block.string(key, ""); !path.empty())
-      words.push_back(within(blocks, key, places.of(path, name)));
+      words.push_back(within(within_blocks, key, places.of(path, name)));
   };
-  add(sgd, {name, "SGD"}, "timeline");
+  add(sgd, blocks, "timeline");
   if (!sgd.is_block("metrics")) return;
-  for (const char* key : {"jsonl", "tensorBoard"}) add(sgd.block("metrics"), {name, "SGD", "metrics"}, key);
+  blocks.push_back("metrics");
+  for (const char* key : {"jsonl", "tensorBoard"}) add(sgd.block("metrics"), blocks, key);
 }
 
 // Settings that put the files of a command into the folder of the run.
@@ -76,7 +77,11 @@ void add_places(const config::Record& command, const std::string& name, Places& 
                 std::vector<std::string>& words) {
   if (trains(command) && command.is_block("SGD") && command.block("SGD").has_own("modelPath"))
     words.push_back(within({name, "SGD"}, "modelPath", places.of(command.block("SGD").string("modelPath", ""), name)));
-  if (trains(command) && command.is_block("SGD")) add_places_of_sgd(command.block("SGD"), name, places, words);
+  if (trains(command) && command.is_block("SGD"))
+    // A block of its own would hide one that commands share.
+    add_places_of_sgd(command.block("SGD"), name,
+                      command.has_own("SGD") ? std::vector<std::string>{name, "SGD"} : std::vector<std::string>{"SGD"},
+                      places, words);
   if (const std::string path = command.string("modelPath", ""); !path.empty()) {
     if (trains(command)) places.of(path, name);
     if (const std::string place = places.known(path); !place.empty())
@@ -86,7 +91,8 @@ void add_places(const config::Record& command, const std::string& name, Places& 
     if (const std::string path = command.string(key, ""); !path.empty() && path != "-")
       words.push_back(within({name}, key, places.of(path, name)));
   for (const char* key : files_of_some_actions)
-    if (command.has_own(key)) words.push_back(within({name}, key, places.of(command.string(key, ""), name)));
+    if (command.has_own(key) && !command.string(key, "").empty())
+      words.push_back(within({name}, key, places.of(command.string(key, ""), name)));
 }
 
 }  // namespace
@@ -106,7 +112,8 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
   fs::current_path(here);
   Places places(run.folder);
   for (const char* key : files_of_some_actions)
-    if (line.config.has(key)) words.push_back(within({}, key, places.of(line.config.string(key, ""), "all")));
+    if (!line.config.string(key, "").empty())
+      words.push_back(within({}, key, places.of(line.config.string(key, ""), "all")));
   std::vector<std::string> commands = line.config.strings("command"), trainings, limits;
   if (commands.empty()) commands = {"train"};
   for (const std::string& name : commands) {

@@ -55,7 +55,7 @@ void BackgroundWriter::wait() {
   const auto start = std::chrono::steady_clock::now();
   while (!changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !waiting_; })) {
     made_progress();
-    if (std::chrono::steady_clock::now() - start < next) continue;
+    if (job_.name.empty() || std::chrono::steady_clock::now() - start < next) continue;
     log::warning(fmt::format("the training has waited {} s for '{}' to be on disk. fix: a faster disk for modelPath",
                              next.count(), job_.name));
     next *= 2;

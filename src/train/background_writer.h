@@ -30,7 +30,7 @@ class BackgroundWriter {
 
   void submit(Job);                               // waits for the job before, as wait() does
   bool busy(std::chrono::milliseconds patience);  // whether the job before is still being written, after so long a wait
-  // For the watchdog this is progress: the disk, not a rank, is slow. Says so now and then.
+  // For the watchdog this is progress: the disk, not a rank, is slow. Warns after 30 s, 60 s, ...
   void wait();
   // Jobs that failed since the last one that did not; each was warned about when it failed.
   int failures_in_a_row();

@@ -135,7 +135,7 @@ void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
 void begin_parallel(Training& t) {
   if (!std::exchange(t.warm_start.over, true)) {
     broadcast_weights(*t.world, t.network->parameters());
-    copy_optimizer(t, 0);
+    if (t.progress.epoch > 0 || t.progress.samples_in_epoch > 0) copy_optimizer(t, 0);
   }
   begin_epoch(t.parallel->method, t.progress.epoch);
 }

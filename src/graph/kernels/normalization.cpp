@@ -118,6 +118,7 @@ class Normalization : public Kernel {
     NormalizationWeights weights;
     if (std::isinf(time_constant_) && std::isinf(blend_)) {  // frozen by the network, whatever the SGD block says
       weights.running = 1, weights.update = 0;
+      set_samples_seen(count, seen + n);
       return weights;
     }
     weights.running = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
