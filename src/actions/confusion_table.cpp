@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/confusion_table.h"
+#include "base/csv.h"
 
 #include <fmt/format.h>
 
@@ -14,13 +15,6 @@ std::size_t largest(std::span<const float> v) {
 
 std::string name_of_class(const std::vector<std::string>& names, std::size_t c) {
   return c < names.size() ? names[c] : std::to_string(c);
-}
-
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
 }
 
 double quotient(std::int64_t a, std::int64_t b) {
@@ -80,10 +74,10 @@ std::string ConfusionTable::text(const std::vector<std::string>& names) const {
 
 std::string ConfusionTable::csv(const std::vector<std::string>& names) const {
   std::string out = "class,samples,precision,recall,f1";
-  for (std::size_t c = 0; c < classes_; ++c) out += "," + quoted(name_of_class(names, c));
+  for (std::size_t c = 0; c < classes_; ++c) out += "," + csv_field(name_of_class(names, c));
   for (std::size_t c = 0; c < classes_; ++c) {
     const Rates r = rates(c);
-    out += fmt::format("\n{},{},{},{},{}", quoted(name_of_class(names, c)), r.samples, r.precision, r.recall, r.f1);
+    out += fmt::format("\n{},{},{},{},{}", csv_field(name_of_class(names, c)), r.samples, r.precision, r.recall, r.f1);
     for (std::size_t k = 0; k < classes_; ++k) out += fmt::format(",{}", count(c, k));
   }
   return out + "\n";

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "base/csv.h"
 #include "interchange/json_scanner.h"
 #include "interchange/npy.h"
 #include "interchange/tensor_file.h"
@@ -41,10 +42,10 @@ class CsvWriter final : public PredictionWriter {
     if (style_.sequences)
       fields = {fmt::format("{}", s.sequence), fmt::format("{}", s.step)};
     else
-      fields = {style_.files ? quoted(s.file) : fmt::format("{}", s.sequence)};
+      fields = {style_.files ? csv_field(s.file) : fmt::format("{}", s.sequence)};
     if (style_.names_class())
       for (const std::size_t i : largest(s.values, std::max<std::size_t>(style_.top, 1)))
-        fields.push_back(quoted(class_name(style_, i))), fields.push_back(fmt::format("{}", s.values[i]));
+        fields.push_back(csv_field(class_name(style_, i))), fields.push_back(fmt::format("{}", s.values[i]));
     if (style_.top == 0)
       for (const float v : s.values) fields.push_back(fmt::format("{}", v));
     out_ << fmt::format("{}\n", fmt::join(fields, ","));
@@ -65,18 +66,11 @@ class CsvWriter final : public PredictionWriter {
     } else {
       if (style_.names_class()) names.emplace_back("class"), names.emplace_back("score");
       for (std::size_t i = 0; i < n; ++i)
-        names.push_back(!style_.classes.empty() ? quoted(style_.classes[i])
-                        : n == 1                ? quoted(style_.node)
-                                                : quoted(fmt::format("{}[{}]", style_.node, i)));
+        names.push_back(!style_.classes.empty() ? csv_field(style_.classes[i])
+                        : n == 1                ? csv_field(style_.node)
+                                                : csv_field(fmt::format("{}[{}]", style_.node, i)));
     }
     out_ << fmt::format("{}\n", fmt::join(names, ","));
-  }
-
-  static std::string quoted(const std::string& text) {
-    if (text.find_first_of(",\"\r\n") == text.npos) return text;
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-    return out + '"';
   }
 
   PredictionStyle style_;

@@ -259,7 +259,8 @@ bool run_in_slurm(const Plan& plan, const std::vector<Run>& runs, const std::vec
   const auto left =
       std::ranges::count_if(jobs, [&](const Job& job) { return !is_done(runs, job) && !read_ended(runs[job.run]); });
   if (left > 0)
-    say(fmt::format("the array has ended, and {} of its runs have not; the same command goes on with them", left));
+    say(fmt::format("the array has ended, but {} of its runs have not: start the same command again to continue them",
+                    left));
   return left == 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All state is in the folders of the runs, so a sweep goes on wherever it was interrupted.
+#include "base/csv.h"
 #include "sweep/sweep.h"
 
 #include <fcntl.h>
@@ -74,12 +75,12 @@ void lock(const Plan& plan) {
   const std::string path = plan.output + "/.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) throw Error(fmt::format("sweep: cannot write '{}'\nfix: choose another output", path));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK)
-    throw Error(fmt::format("sweep: '{}' cannot be locked: {}\nfix: name an output on another file system", path,
-                            std::strerror(errno)));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK)
     throw Error(
         fmt::format("sweep: another sweep is working in '{}'\nfix: wait for it, or name another output", plan.output));
+  throw Error(fmt::format("sweep: '{}' cannot be locked: {}\nfix: name an output on another file system", path,
+                          std::strerror(errno)));
 }
 
 struct Row {
@@ -114,13 +115,6 @@ std::string state_of(const Row& row) {
   if (row.ended && row.ended->code == kDone) return "ended";
   if (row.ended) return fmt::format("failed ({})", row.ended->code);
   return epochs > 0 ? "paused" : "-";
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
 }
 
 // The table, best run first: on stdout, and as table.csv.

@@ -52,20 +52,27 @@ bool trains(const config::Record& command) {
          std::ranges::any_of(actions, [](const std::string& a) { return config::to_lower(a).starts_with("train"); });
 }
 
+// Where the command's SGD block stands. An SGD block inside the command would hide one that commands share.
+std::vector<std::string> sgd_of(const config::Record& command, const std::string& name) {
+  if (command.has_own("SGD")) return {name, "SGD"};
+  return {"SGD"};
+}
+
 // The setting of `key` in these blocks, one inside the other.
-std::string within(std::vector<std::string> blocks, const std::string& key, const std::string& value) {
+std::string within(const std::vector<std::string>& blocks, const std::string& key, const std::string& value) {
   std::string setting = fmt::format("{}=\"{}\"", key, value);
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) setting = fmt::format("{}=[{}]", *block, setting);
   return setting;
 }
 
-// Other files that a training writes: in the SGD block, or in a block inside it.
+// The files that an SGD block names, and a block inside it.
 void add_places_of_sgd(const config::Record& sgd, const std::string& name, std::vector<std::string> blocks,
                        Places& places, std::vector<std::string>& words) {
   const auto add = [&](const config::Record& block, const std::vector<std::string>& within_blocks, const char* key) {
     if (const std::string path = block.string(key, ""); !path.empty())
       words.push_back(within(within_blocks, key, places.of(path, name)));
   };
+  if (sgd.has_own("modelPath")) add(sgd, blocks, "modelPath");
   add(sgd, blocks, "timeline");
   if (!sgd.is_block("metrics")) return;
   blocks.push_back("metrics");
@@ -75,13 +82,8 @@ void add_places_of_sgd(const config::Record& sgd, const std::string& name, std::
 // Settings that put the files of a command into the folder of the run.
 void add_places(const config::Record& command, const std::string& name, Places& places,
                 std::vector<std::string>& words) {
-  if (trains(command) && command.is_block("SGD") && command.block("SGD").has_own("modelPath"))
-    words.push_back(within({name, "SGD"}, "modelPath", places.of(command.block("SGD").string("modelPath", ""), name)));
   if (trains(command) && command.is_block("SGD"))
-    // A block of its own would hide one that commands share.
-    add_places_of_sgd(command.block("SGD"), name,
-                      command.has_own("SGD") ? std::vector<std::string>{name, "SGD"} : std::vector<std::string>{"SGD"},
-                      places, words);
+    add_places_of_sgd(command.block("SGD"), name, sgd_of(command, name), places, words);
   if (const std::string path = command.string("modelPath", ""); !path.empty()) {
     if (trains(command)) places.of(path, name);
     if (const std::string place = places.known(path); !place.empty())
@@ -122,7 +124,7 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
     if (trains(command)) {
       trainings.push_back(name);
       if (until > 0 && command.is_block("SGD") && command.block("SGD").integer("maxEpochs", 0) > until)
-        limits.push_back(fmt::format("{}=[SGD=[maxEpochs={}]]", name, until));
+        limits.push_back(within(sgd_of(command, name), "maxEpochs", std::to_string(until)));
     }
     add_places(command, name, places, words);
   }

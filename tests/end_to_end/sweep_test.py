@@ -186,6 +186,19 @@ output: out
                 self.assertTrue((self.directory / 'out' / row['run'] / name).exists(), name)
         self.assertFalse((self.directory / 'run.jsonl').exists())
 
+    def test_an_sgd_block_that_commands_share(self):
+        text = (self.directory / 'run.cntk').read_text(encoding='utf-8')
+        begin = text.index('SGD')
+        end = text.index('[', begin) + 1
+        while text.count('[', begin, end) > text.count(']', begin, end):
+            end += 1
+        self.write('run.cntk', text[:begin] + text[end:] + '\n' + text[begin:end].replace('[', '[ timeline = "trace.json"\n', 1) + '\n')
+        self.sweep('config: run.cntk\nmethod: halving\nruns: 3\nparameters: {SGD.minibatchSize: [8, 16, 32]}\noutput: out\n'
+                   'objective: training.CrossEntropyWithSoftmax\n')
+        self.assertEqual(sorted(r['epochs'] for r in self.table()), ['1', '1', '3'])
+        for row in self.table():
+            self.assertTrue((self.directory / 'out' / row['run'] / 'trace.json').exists())
+
     def test_from_another_directory(self):
         (self.directory / 'here').mkdir()
         for name in ('train.ctf', 'test.ctf'):
