@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 
 #include "tutti/error.h"
@@ -111,6 +112,12 @@ std::vector<std::string> listed_names(const std::string& text) {
 
 CommandWords read_words(const std::vector<std::string>& words, const CommandForm& form) {
   return WordsReader(words, form).run();
+}
+
+void refuse_same_file(const std::string& from, const std::string& to) {
+  std::error_code unknown;
+  if (std::filesystem::equivalent(from, to, unknown))
+    throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the new file another name", from, to));
 }
 
 std::string help_text(const CommandForm& form) {

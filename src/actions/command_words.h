@@ -38,6 +38,9 @@ CommandWords read_words(const std::vector<std::string>& words, const CommandForm
 
 std::string help_text(const CommandForm&);
 
+// Throws Error if the file that is to be written is one that is read.
+void refuse_same_file(const std::string& from, const std::string& to);
+
 // A value of an option as a whole number from `least`. Throws ConfigError.
 std::int64_t whole_number(const CommandWords&, const std::string& name, std::int64_t least, std::int64_t otherwise);
 

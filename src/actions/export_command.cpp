@@ -2,7 +2,6 @@
 // `trainer export MODEL --onnx F | --safetensors F | --npz F`: a network, or its values, for other programs.
 #include <fmt/format.h>
 
-#include <filesystem>
 
 #include "actions/model_commands.h"
 #include "interchange/onnx_export.h"
@@ -12,12 +11,6 @@
 
 namespace tutti::actions {
 namespace {
-
-void check_output(const std::string& model, const std::string& to) {
-  std::error_code unknown;
-  if (std::filesystem::equivalent(model, to, unknown))
-    throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the new file another name", model, to));
-}
 
 std::vector<interchange::Tensor> tensors_of(const ModelView& view) {
   std::vector<interchange::Tensor> tensors;
@@ -29,7 +22,7 @@ std::string export_network(const std::string& path, const CommandWords& words, c
                            std::span<const interchange::Tensor> tensors) {
   const std::string to = words.value("--onnx");
   const auto outputs = chosen_nodes(graph, path, listed_names(words.value("--output")), "--output");
-  check_output(path, to);
+  refuse_same_file(path, to);
   const interchange::OnnxSummary summary = interchange::write_onnx(to, graph, tensors, outputs);
   std::string text = fmt::format("'{}': the network of '{}' as ONNX\n", to, path);
   for (const std::string& in : summary.inputs) text += fmt::format("  input   {}\n", in);
@@ -46,7 +39,7 @@ std::string export_model(const std::string& path, const CommandWords& words) {
     if (!words.has(option)) return;
     if (tensors.empty()) throw Error(fmt::format("the model '{}' has no parameters", path));
     const std::string to = words.value(option);
-    check_output(path, to);
+    refuse_same_file(path, to);
     write_file(to, tensors);
     text += fmt::format("'{}': {} tensors of '{}' as {}\n", to, tensors.size(), path, what);
   };

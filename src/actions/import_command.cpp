@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "actions/model_commands.h"
 #include "cntk/checkpoint.h"
@@ -136,9 +135,7 @@ std::string import_weights(const std::string& from, const std::string& to, const
 
 std::string run_import(const CommandWords& words) {
   const std::string &from = words.files[0], &to = words.files[1], into = words.value("--into");
-  std::error_code unknown;
-  if (std::filesystem::equivalent(from, to, unknown))
-    throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the new model another name", from, to));
+  refuse_same_file(from, to);
   if (cntk::is_checkpoint(from))
     throw Error(
         fmt::format("'{}' is a checkpoint\nfix: import the model; checkpoints of CNTK are read as they are, "

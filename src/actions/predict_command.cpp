@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -73,6 +72,7 @@ class Predictor {
   }
 
   std::string run() {
+    refuse_same_file(path_, words_.value("--output", "-"));
     const auto nodes = chosen_nodes(network_.graph(), path_, listed_names(words_.value("--node")), "--node");
     std::vector<std::string> names;
     for (const std::size_t n : nodes) names.push_back(network_.graph().nodes[n].name);
@@ -97,14 +97,6 @@ class Predictor {
     style_.classes = class_names(words_, style_.node, output.shape.elements());
     style_.top = static_cast<std::size_t>(whole_number(words_, "--top", 1, 0));
     const std::string to = words_.value("--output", "-");
-    std::vector<std::string> sources{path_};
-    for (const std::string& word : words_.values("--input")) {
-      sources.push_back(word);
-      sources.push_back(word.substr(word.find('=') + 1));  // INPUT=FILE
-    }
-    for (const std::string& from : sources)
-      if (std::error_code unknown; std::filesystem::equivalent(from, to, unknown))
-        throw Error(fmt::format("'{}' and '{}' are the same file\nfix: give the output another name", from, to));
     if (format_ != "npy" && to != "-") {
       create_directories(directory_of(to));
       file_.open(to, std::ios::binary);

@@ -225,6 +225,7 @@ PredictInput open_input(const CommandWords& words, const std::vector<Network::In
   std::vector<NamedFile> given;
   for (const std::string& word : words.values("--input")) given.push_back(named_file(word));
   if (given.empty()) throw ConfigError({}, "'predict' is given no input", "--input FILE");
+  for (const NamedFile& g : given) refuse_same_file(g.file, words.value("--output", "-"));
   const InputKind kind = kind_of_input(given[0]);
   for (const NamedFile& g : given)
     if (kind_of_input(g) != kind)

@@ -53,8 +53,8 @@ class LevelFields : public Fields {
   const StatePtr state_;
   const std::shared_ptr<const Table> table_;
   const std::string name_;
-  bool alone_ = false;         // what stands further out is no concern of this block
-  std::set<std::string> own_;  // nor of these keys, in lower case
+  bool alone_ = false;         // values in enclosing blocks are ignored
+  std::set<std::string> own_;  // keys whose values there are ignored, in lower case
 };
 
 }  // namespace tutti::config

@@ -4,8 +4,9 @@
 #include <cassert>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
-#include <string_view>
+#include <string>
 
 #include "graph/initialize.h"
 #include "graph/shape_rules.h"
@@ -24,16 +25,6 @@ T attribute(const Node& node, const std::string& name, const T& otherwise) {
 
 bool blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; }
 
-// Of a number beyond float32: whether it is too close to 0, as those of files written from float64 may be.
-bool is_tiny(const char* begin, const char* end) {
-  double value = 0;
-  const auto error = std::from_chars(begin, end, value).ec;
-  if (error == std::errc()) return std::abs(value) < 1;
-  const std::string_view text(begin, static_cast<std::size_t>(end - begin));
-  const auto exponent = text.find_first_of("eE");
-  return exponent != text.npos && exponent + 1 < text.size() && text[exponent + 1] == '-';
-}
-
 void parse_row(const std::string& line, std::size_t number, const std::string& origin, const Node& node,
                std::vector<float>& row) {
   const char* p = line.data();
@@ -44,7 +35,10 @@ void parse_row(const std::string& line, std::size_t number, const std::string& o
     if (*p == '+') ++p;
     float value = 0;
     auto [rest, error] = std::from_chars(p, end, value);
-    if (error == std::errc::result_out_of_range && is_tiny(p, rest)) value = 0, error = {};
+    if (error == std::errc::result_out_of_range) {  // too small, as in files written from float64, is 0
+      value = std::strtof(std::string(p, rest).c_str(), nullptr);
+      if (std::isfinite(value)) error = {};
+    }
     if (error != std::errc() || (rest != end && !blank(*rest)))
       throw ConfigError(
           node.where,

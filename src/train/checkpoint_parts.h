@@ -9,7 +9,7 @@ namespace tutti {
 
 // The state of the method, with the samples that a warm start has seen.
 void archive_exchange_state(Training&, Archive&, WeightExchange::Section);
-// The model of the file holds the average and the state the weights. A run without an average goes on with the weights.
+// The model file holds the average, the checkpoint the weights. A run without an average continues with the weights.
 void archive_average(Training&, Archive* to, bool loading);
 // Whole values, where ranks hold parts. `to`: null on ranks that do not save.
 void archive_optimizer(Training&, Archive* to, bool loading);

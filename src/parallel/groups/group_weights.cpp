@@ -11,6 +11,14 @@
 #include "parallel/state_archive.h"
 
 namespace tutti {
+namespace {
+
+void merge(const WeightChange& more, WeightChange& change) {
+  change.weights_changed = change.weights_changed || more.weights_changed;
+  change.reset_momentum = change.reset_momentum || more.reset_momentum;
+}
+
+}  // namespace
 
 GroupWeights::GroupWeights(WeightLevels levels) : levels_(std::move(levels)) {
   pollable_ = this;
@@ -99,15 +107,12 @@ WeightChange GroupWeights::after_update(const StepInfo& step) {
     return change;
   }
   if (!change.weights_changed || levels_.inner_streams) {
-    const WeightChange rest = levels_.inner->end_epoch();
-    change.weights_changed = change.weights_changed || rest.weights_changed;
-    change.reset_momentum = change.reset_momentum || rest.reset_momentum;
+    merge(levels_.inner->end_epoch(), change);
   }
   CommonWeights common(*levels_.inner);
   const WeightChange outer = exchange_outside_from_inner(act(of_group));
   if (outer.weights_changed) common.commit(before_.span());
-  change.weights_changed = change.weights_changed || outer.weights_changed;
-  change.reset_momentum = change.reset_momentum || outer.reset_momentum;
+  merge(outer, change);
   return change;
 }
 
@@ -145,8 +150,7 @@ WeightChange GroupWeights::end_epoch() {
     if (change.weights_changed && !outer.weights_changed && is_due({}))
       outer = exchange_outside_from_inner([](WeightExchange& o) { return o.after_update({}); });
     if (outer.weights_changed) common.commit(before_.span());
-    change.weights_changed = change.weights_changed || outer.weights_changed;
-    change.reset_momentum = change.reset_momentum || outer.reset_momentum;
+    merge(outer, change);
   }
   count_spent();
   return change;

@@ -45,7 +45,7 @@ struct ServerOptions {
 
   void describe(config::Fields& f);
   // Every push waits for those of all workers.
-  bool waits_for_all() const { return policy == Policy::sync || (max_staleness == 0 && fetch_period == 0); }
+  bool waits_for_all() const { return policy == Policy::sync || max_staleness == 0; }
   MethodTraits traits() const;
   // Throws ConfigError if there are too few ranks.
   ParallelMethod make(const MethodContext&) const;

@@ -159,7 +159,7 @@ Made read_htk(const config::Record& block, const std::string& title, const Reade
     if (!old || o->frame_mode || truncation.length > 0)
       context.notices->lines.push_back(fmt::format(
           "'{}' in {} has no effect here because {}", sequences_key, title,
-          o->frame_mode ? "each frame is a sample of its own" : "minibatchSize decides how many sequences there are"));
+          o->frame_mode ? "every frame is a separate sample" : "minibatchSize decides how many sequences there are"));
     else
       only_first_value(o->lanes, sequences_key, title, context);
   }
