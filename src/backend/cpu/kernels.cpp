@@ -38,7 +38,7 @@ using PointOps = std::make_index_sequence<static_cast<std::size_t>(PointOp::deno
 
 // An operator without its line here and below returns nothing, which does not compile.
 template <UnaryOp op>
-inline auto value(v16 v) {
+[[gnu::always_inline]] inline auto value(v16 v) {
   if constexpr (op == UnaryOp::copy) return v;
   if constexpr (op == UnaryOp::negate) return -v;
   if constexpr (op == UnaryOp::reciprocal) return select(v == 0.0f, v16(), 1.0f / v);
@@ -52,7 +52,7 @@ inline auto value(v16 v) {
   if constexpr (op == UnaryOp::abs) return magnitude(v);
   if constexpr (op == UnaryOp::floor) return lane_by_lane(v, [](float s) { return __builtin_floorf(s); });
   if constexpr (op == UnaryOp::ceil) return lane_by_lane(v, [](float s) { return __builtin_ceilf(s); });
-  if constexpr (op == UnaryOp::round) return lane_by_lane(v, [](float s) { return __builtin_roundf(s); });
+  if constexpr (op == UnaryOp::round) return lane_by_lane(v, [](float s) { return __builtin_floorf(s + 0.5f); });
   if constexpr (op == UnaryOp::sin) return lane_by_lane(v, [](float s) { return __builtin_sinf(s); });
   if constexpr (op == UnaryOp::cosine) return lane_by_lane(v, [](float s) { return __builtin_cosf(s); });
 }
@@ -246,6 +246,12 @@ float dot(const float* x, const float* y, std::size_t n) {
 }
 
 float maximum(const float* x, std::size_t n) {
+  if (n < lanes) {
+    float best = x[0];
+    for (std::size_t i = 1; i < n; ++i)
+      if (x[i] > best || x[i] != x[i]) best = x[i];
+    return best;
+  }
   v16 best = splat(x[0]);
   const auto larger = [](v16 a, v16 b) { return select(b > a, b, select(b != b, b, a)); };
   std::size_t i = 0;
@@ -265,10 +271,46 @@ inline float exponential_sum(const float* x, float shift, float* y, std::size_t 
   return add_lanes(total);
 }
 
-void softmax(const float* x, float* y, std::size_t n) {
-  const float scale = 1.0f / exponential_sum(x, maximum(x, n), y, n);
+// Largest elements and sums of exponentials of lines.
+struct LineSums {
+  static constexpr std::size_t most = 64;
+  float shift[most], total[most];
+};
+
+// y = exp(x - shift). Lines shorter than a vector are computed as one row; the sums are those of exponential_sum.
+inline void exponentials(const float* x, float* y, std::size_t n, std::size_t lines, LineSums& of) {
+  for (std::size_t l = 0; l < lines; ++l) {
+    of.shift[l] = maximum(x + l * n, n);
+    if (n >= lanes)
+      of.total[l] = exponential_sum(x + l * n, of.shift[l], y + l * n, n);
+    else
+      for (std::size_t i = l * n; i < (l + 1) * n; ++i) y[i] = x[i] - of.shift[l];
+  }
+  if (n >= lanes) return;
   each(
-      y, n, [scale](v16 v) { return v * scale; }, y);
+      y, lines * n, [](v16 v) { return exponential(v); }, y);
+  for (std::size_t l = 0; l < lines; ++l) of.total[l] = add_lanes(load_part(y + l * n, n));
+}
+
+void softmax(const float* x, float* y, std::size_t n, std::size_t lines, float* log_sums) {
+  LineSums sums;
+  for (std::size_t first = 0; first < lines; first += LineSums::most) {
+    const std::size_t count = lines - first < LineSums::most ? lines - first : LineSums::most;
+    float* const of = y + first * n;
+    exponentials(x + first * n, of, n, count, sums);
+    for (std::size_t l = 0; l < count; ++l) {
+      const float scale = 1.0f / sums.total[l];
+      if (n < lanes)
+        for (std::size_t i = l * n; i < (l + 1) * n; ++i) of[i] *= scale;
+      else
+        each(
+            of + l * n, n, [scale](v16 v) { return v * scale; }, of + l * n);
+    }
+    if (log_sums)
+      each(
+          log_sums + first, count, [](v16 shift, v16 total) { return shift + logarithm(total); }, sums.shift,
+          sums.total);
+  }
 }
 
 float log_sum(const float* x, std::size_t n) {
@@ -280,9 +322,19 @@ void softmax_gradient(const float* y, const float* dy, float dot, float* dx, std
   set_or_add(y, dy, dx, n, add, [dot](v16 v, v16 d) { return v * (d - dot); });
 }
 
-void cross_entropy_gradient(const float* p, const float* label, float mass, float scale, float* dx, std::size_t n,
-                            bool add) {
-  set_or_add(p, label, dx, n, add, [mass, scale](v16 v, v16 l) { return scale * (v * mass - l); });
+void cross_entropy_gradient(const float* p, const float* label, float scale, float* dx, std::size_t n,
+                            std::size_t lines, bool add) {
+  for (std::size_t l = 0; l < lines; ++l, p += n, label += n, dx += n) {
+    const float mass = sum(label, n);
+    if (n >= lanes) {
+      set_or_add(p, label, dx, n, add, [mass, scale](v16 v, v16 of) { return scale * (v * mass - of); });
+      continue;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const float g = scale * (p[i] * mass - label[i]);
+      dx[i] = add ? dx[i] + g : g;
+    }
+  }
 }
 
 // A counter through two rounds of mixing (the finaliser of SplitMix64): element i of a seed has its number whoever

@@ -81,14 +81,15 @@ struct Kernels {
   void (*add_scaled)(float a, const float* x, float* y, std::size_t n);  // y += a x
   float (*sum)(const float* x, std::size_t n);
   float (*maximum)(const float* x, std::size_t n);
-  void (*softmax)(const float* x, float* y, std::size_t n);
+  // Of lines of n elements, one after the other. log_sums, unless null, gets the log_sum of each line.
+  void (*softmax)(const float* x, float* y, std::size_t n, std::size_t lines, float* log_sums);
   // log of the sum of exponentials
   float (*log_sum)(const float* x, std::size_t n);
   float (*dot)(const float* x, const float* y, std::size_t n);
   void (*softmax_gradient)(const float* y, const float* dy, float dot, float* dx, std::size_t n, bool add);
-  // dx = scale * (p * mass - label), the gradient of cross entropy with softmax
-  void (*cross_entropy_gradient)(const float* p, const float* label, float mass, float scale, float* dx, std::size_t n,
-                                 bool add);
+  // dx = scale * (p * mass - label), the gradient of cross entropy with softmax. Mass is the sum of a line's labels.
+  void (*cross_entropy_gradient)(const float* p, const float* label, float scale, float* dx, std::size_t n,
+                                 std::size_t lines, bool add);
   // `first` is the number of x[0]; for a blocked image, x starts with a pixel.
   void (*dropout)(const DropoutMask&, std::uint64_t first, const float* x, float* y, std::size_t n, bool add);
   // Rows [begin, end).

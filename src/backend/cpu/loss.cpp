@@ -2,6 +2,7 @@
 // Criteria: sums over all samples in double, in a fixed order for any number of threads.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
@@ -23,26 +24,27 @@ struct Lines {
   std::size_t at(std::size_t line) const { return line / e.inner * e.size * e.inner + line % e.inner; }
 };
 
-// -sum label * log softmax(z); `p` already holds the softmax. Taking the logarithm of p would lose small probabilities.
-double cross_entropy_with_softmax(const Kernels& kernels, const Extent& e, const float* label, const float* z) {
+// Of a line whose elements are `step` apart.
+float log_sum(const float* z, std::size_t n, std::size_t step) {
+  float high = z[0];
+  for (std::size_t i = 1; i < n; ++i) high = std::max(high, z[i * step]);
+  float sum = 0;
+  for (std::size_t i = 0; i < n; ++i) sum += std::exp(z[i * step] - high);
+  return high + std::log(sum);
+}
+
+// -sum label * log softmax(z). Taking the logarithm of the softmax would lose small probabilities. log_sums are those
+// of the lines, null if elements of a line do not follow each other.
+double cross_entropy_with_softmax(const Extent& e, const float* label, const float* z, const float* log_sums) {
   const Lines lines{e};
   double total = 0;
   for (std::size_t line = 0; line < lines.count(); ++line) {
     const std::size_t at = lines.at(line);
-    float log_sum = 0;
-    if (e.inner == 1) {
-      log_sum = kernels.log_sum(z + at, e.size);
-    } else {
-      float high = z[at];
-      for (std::size_t i = 1; i < e.size; ++i) high = std::max(high, z[at + i * e.inner]);
-      float sum = 0;
-      for (std::size_t i = 0; i < e.size; ++i) sum += std::exp(z[at + i * e.inner] - high);
-      log_sum = high + std::log(sum);
-    }
+    const float of_line = log_sums ? log_sums[line] : log_sum(z + at, e.size, e.inner);
     for (std::size_t i = 0; i < e.size; ++i)
       if (const float l = label[at + i * e.inner]; l != 0)
-        total -= static_cast<double>(l) * (static_cast<double>(z[at + i * e.inner]) - log_sum);
-    if (std::isnan(log_sum)) total = log_sum;  // must not hide behind labels of zero
+        total -= static_cast<double>(l) * (static_cast<double>(z[at + i * e.inner]) - of_line);
+    if (std::isnan(of_line)) total = of_line;  // must not hide behind labels of zero
   }
   return total;
 }
@@ -67,7 +69,7 @@ double classification_error(const Loss& loss, const float* label, const float* z
       ahead += scores[i * step] > scores[truth * step] || (scores[i * step] == scores[truth * step] && i < truth);
     wrong += ahead >= loss.top || std::isnan(scores[truth * step]) ? 1 : 0;
   }
-  return wrong;
+  return wrong / static_cast<double>(loss.sample_lines);
 }
 
 float weight_of(const Loss& loss, const float* weight, std::size_t i) {
@@ -76,14 +78,12 @@ float weight_of(const Loss& loss, const float* weight, std::size_t i) {
   return loss.weight_size == sample ? weight[i] : weight[i / sample];
 }
 
-// `work` already holds the softmax that backward needs.
-double total_of(const Kernels& kernels, const Loss& loss, std::span<const float* const> in) {
-  const Extent& e = loss.extent;
-  const std::size_t n = e.count();
+double total_of(const Loss& loss, std::span<const float* const> in) {
+  const std::size_t n = loss.extent.count();
   double total = 0;
   switch (loss.op) {
     case LossOp::cross_entropy_with_softmax:
-      return cross_entropy_with_softmax(kernels, e, in[0], in[1]);
+      return cross_entropy_with_softmax(loss.extent, in[0], in[1], nullptr);
     case LossOp::classification_error:
       return classification_error(loss, in[0], in[1]);
     case LossOp::cross_entropy:
@@ -122,8 +122,19 @@ void CpuBackend::scale(float factor, float* x, std::size_t count, double* sum) {
 }
 
 void CpuBackend::loss(const Loss& loss, std::span<const float* const> in, float* work, double* sum, float* y) {
-  if (loss.op == LossOp::cross_entropy_with_softmax) softmax(SoftmaxOp::softmax, loss.extent, in[1], work);
-  *sum = total_of(kernels_, loss, in);
+  const Extent& e = loss.extent;
+  if (loss.op == LossOp::cross_entropy_with_softmax && e.inner == 1) {
+    thread_local std::vector<float> log_sums;
+    if (log_sums.size() < e.outer) log_sums.resize(e.outer);
+    float* const of_lines = log_sums.data();
+    parallel(e.outer, 1, e.size * 8, [&](std::size_t begin, std::size_t end) {
+      kernels_.softmax(in[1] + begin * e.size, work + begin * e.size, e.size, end - begin, of_lines + begin);
+    });
+    *sum = cross_entropy_with_softmax(e, in[0], in[1], of_lines);
+  } else {
+    if (loss.op == LossOp::cross_entropy_with_softmax) softmax(SoftmaxOp::softmax, e, in[1], work);
+    *sum = total_of(loss, in);
+  }
   *y = static_cast<float>(*sum);
 }
 
@@ -139,14 +150,15 @@ void CpuBackend::loss_gradient(const Loss& loss, std::size_t k, std::span<const 
     case LossOp::cross_entropy_with_softmax: {
       const Lines lines{e};
       parallel(lines.count(), 1, e.size * 4, [&](std::size_t begin, std::size_t end) {
+        if (k == 1 && e.inner == 1) {
+          const std::size_t at = begin * e.size;
+          return kernels_.cross_entropy_gradient(work + at, in[0] + at, scale, dx + at, e.size, end - begin,
+                                                 accumulate);
+        }
         for (std::size_t line = begin; line < end; ++line) {
           const std::size_t at = lines.at(line);
-          float mass = e.inner == 1 ? kernels_.sum(in[0] + at, e.size) : 0;
-          for (std::size_t i = 0; e.inner != 1 && i < e.size; ++i) mass += in[0][at + i * e.inner];
-          if (k == 1 && e.inner == 1) {
-            kernels_.cross_entropy_gradient(work + at, in[0] + at, mass, scale, dx + at, e.size, accumulate);
-            continue;
-          }
+          float mass = 0;
+          for (std::size_t i = 0; i < e.size; ++i) mass += in[0][at + i * e.inner];
           for (std::size_t i = 0; i < e.size; ++i) {
             const std::size_t j = at + i * e.inner;
             const float g = k == 1 ? scale * (work[j] * mass - in[0][j]) : -scale * safe_log(work[j]);

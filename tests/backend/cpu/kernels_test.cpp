@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace tutti::cpu::kernels_test {
@@ -80,13 +81,18 @@ TEST(Kernels, SameBitsFromEveryInstructionSet) {
       EXPECT_EQ(k0.maximum(y.data(), n), k1.maximum(y.data(), n));
       EXPECT_EQ(k0.log_sum(y.data(), n), k1.log_sum(y.data(), n));
       std::vector<float> a(n), b(n);
-      k0.softmax(y.data(), a.data(), n), k1.softmax(y.data(), b.data(), n);
+      std::vector<float> la(n), lb(n);
+      k0.softmax(y.data(), a.data(), 1, n, la.data()), k1.softmax(y.data(), b.data(), 1, n, lb.data());
+      EXPECT_TRUE(same(a, b) && same(la, lb));
+      k0.softmax(y.data(), a.data(), n, 1, la.data()), k1.softmax(y.data(), b.data(), n, 1, lb.data());
       EXPECT_TRUE(same(a, b));
+      EXPECT_EQ(la[0], lb[0]);
+      EXPECT_EQ(la[0], k0.log_sum(y.data(), n));
       k0.softmax_gradient(a.data(), z.data(), 0.3f, a.data(), n, false),
           k1.softmax_gradient(b.data(), z.data(), 0.3f, b.data(), n, false);
       EXPECT_TRUE(same(a, b));
-      k0.cross_entropy_gradient(y.data(), z.data(), 1, 2, a.data(), n, true),
-          k1.cross_entropy_gradient(y.data(), z.data(), 1, 2, b.data(), n, true);
+      k0.cross_entropy_gradient(y.data(), z.data(), 2, a.data(), n, 1, true),
+          k1.cross_entropy_gradient(y.data(), z.data(), 2, b.data(), n, 1, true);
       EXPECT_TRUE(same(a, b));
       const std::uint64_t seed = 5;
       const DropoutMask mask{.seed = &seed, .rate = 0.4f};
@@ -227,6 +233,30 @@ TEST(Kernels, CloseToDouble) {
   }
 }
 
+TEST(Kernels, LinesTogetherAreLinesAlone) {
+  for (const auto* k : available())
+    for (const std::size_t n : {1u, 2u, 7u, 15u, 16u, 21u})
+      for (const std::size_t lines : {1u, 25u, 64u, 130u}) {
+        SCOPED_TRACE(std::string(k->name) + ", " + std::to_string(lines) + " of " + std::to_string(n));
+        auto x = random(n * lines, -90, 90, 1), label = random(n * lines, 0, 2, 2);
+        x[x.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+        std::vector<float> p(x.size()), g(x), log_sums(lines);
+        k->softmax(x.data(), p.data(), n, lines, log_sums.data());
+        k->cross_entropy_gradient(p.data(), label.data(), 0.7f, g.data(), n, lines, true);
+        for (std::size_t l = 0; l < lines; ++l) {
+          const std::vector<float> of(x.begin() + l * n, x.begin() + (l + 1) * n);
+          const float log_sum = k->log_sum(of.data(), n), mass = k->sum(label.data() + l * n, n);
+          EXPECT_TRUE(same({log_sum}, {log_sums[l]}));
+          for (std::size_t i = 0; i < n; ++i) {
+            const float e = std::exp(of[i] - log_sum), at = p[l * n + i];
+            EXPECT_TRUE(std::isnan(e) ? std::isnan(at) : std::fabs(e - at) <= 2e-5f * e + 1e-30f) << e << ' ' << at;
+            const float expected = of[i] + 0.7f * (at * mass - label[l * n + i]), is = g[l * n + i];
+            EXPECT_TRUE(std::isnan(expected) ? std::isnan(is) : expected == is);
+          }
+        }
+      }
+}
+
 TEST(Kernels, NotANumberStaysVisible) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const auto* k : available()) {
@@ -254,7 +284,7 @@ TEST(Kernels, ExtremesOfTheExponential) {
   EXPECT_TRUE(std::isinf(y[4]));
   EXPECT_EQ(y[5], 0);
   EXPECT_TRUE(std::isinf(y[6]));
-  best_kernels().softmax(std::vector<float>{1000, 0, 0}.data(), y.data(), 3);
+  best_kernels().softmax(std::vector<float>{1000, 0, 0}.data(), y.data(), 3, 1, nullptr);
   EXPECT_EQ(y[0], 1);
   EXPECT_EQ(y[1], 0);
 }
