@@ -99,8 +99,11 @@ Value length(const Call& c) {
 Value numeric(const Call& c) {
   using Function = double (*)(double);
   static const std::map<std::string, Function> functions = {
-      {"Abs", std::abs}, {"Floor", std::floor}, {"Ceil", std::ceil}, {"Round", std::round}, {"Sqrt", std::sqrt},
-      {"Exp", std::exp}, {"Log", std::log},     {"Sin", std::sin},   {"Cosine", std::cos}};
+      {"Abs", std::abs},   {"Floor", std::floor},
+      {"Ceil", std::ceil}, {"Round", [](double x) { return std::floor(x + 0.5); }},
+      {"Sqrt", std::sqrt}, {"Exp", std::exp},
+      {"Log", std::log},   {"Sin", std::sin},
+      {"Cosine", std::cos}};
   const std::string& what = c.text(0);
   const double x = c.ev.number(c[1], "the argument", c.site, c.scope);
   if (const auto found = functions.find(what); found != functions.end()) return found->second(x);

@@ -192,7 +192,8 @@ class ImageFusion : Joining {
   }
   static bool takes_sum(const Instruction& i, const Operand& added) {
     return i.operation == "BatchNormalization" && !flag(i.node, "relu", false) && i.in.size() == 6 &&
-           added.shape == i.out.shape && added.per_sample && i.out.per_sample && added.tensor != i.out.tensor;
+           added.shape == i.out.shape && added.per_sample && i.out.per_sample && added.tensor != i.out.tensor &&
+           added.tensor != i.in[0].tensor;  // backward writes the gradient of the sum before that of input 0
   }
   static bool takes_relu(const Instruction& i) {
     return (i.operation == "Convolution" || i.operation == "BatchNormalization") && !flag(i.node, "relu", false) &&

@@ -77,26 +77,25 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     BuiltIns, Evaluates,
-    testing::Values(Case{"Sign (-3) : Sign (0) : Sign (2)", "(-1:0:1)"}, Case{"Min (1, 2) : Max (1, 2)", "(1:2)"},
-                    Case{"Fac (5)", "120"}, Case{"Mod (7, 3) : IntDiv (7, 3) : IntDiv (-7, 3)", "(1:2:-2)"},
-                    Case{"Abs (-2) : Floor (1.5) : Ceil (1.5)", "(2:1:2)"},
-                    Case{"Round (2.6) : Sqrt (9) : Exp (0) : Log (1)", "(3:3:1:0)"},
-                    Case{"Replace ('a-b-c', '-', '+')", "a+b+c"}, Case{"Substr ('network', 3, 4)", "work"},
-                    Case{"Substr ('network', -4, 9)", "work"}, Case{"Chr (65)", "A"}, Case{"Format (1.25, '')", "1.25"},
-                    Case{"Format (3, '%d')", "3"}, Case{"Format (3.14159, 'pi is %.2f!')", "pi is 3.14!"},
-                    Case{"Format ('x', '<%s>')", "<x>"}, Case{"Format (1:2, '%s%%')", "(1:2)%"},
-                    Case{"Format (255, '%x')", "ff"}, Case{"IsArray (1:2) : IsArray (1)", "(true:false)"},
-                    Case{"IsDouble (1) : IsDouble ('1')", "(true:false)"},
-                    Case{"IsBool (true) : IsBool (1)", "(true:false)"},
-                    Case{"{ a = {x=1}; b = {x=1}; c = IsSameObject (a, a) : IsSameObject (a, b) }.c", "(true:false)"},
-                    Case{"IsSameObject (1, 1)", "false"},
-                    Case{"BS.Constants.IsNone (None) : BS.Constants.IsNone (1)", "(true:false)"},
-                    Case{"Print (3) + 1", "4"}, Case{"Inferred", "0"}, Case{"Input {2:3}.dim", "6"},
-                    Case{"Input {2:3}.dims", "(2:3)"}, Case{"Input {5}.operation", "InputValue"},
-                    Case{"Input (5, sparse=true).sparse", "true"}, Case{"Length ((Input {5} + 1).inputs)", "2"},
-                    Case{"Times (Parameter (3, 0), Input {5}).dim", "3"},
-                    Case{"Times (ParameterTensor {3:4:0}, Input {5}, outputRank=2).dims", "(3:4)"},
-                    Case{"ClassificationError (Input {5}, Input {5}, topN=2).topN", "2"}));
+    testing::Values(
+        Case{"Sign (-3) : Sign (0) : Sign (2)", "(-1:0:1)"}, Case{"Min (1, 2) : Max (1, 2)", "(1:2)"},
+        Case{"Fac (5)", "120"}, Case{"Mod (7, 3) : IntDiv (7, 3) : IntDiv (-7, 3)", "(1:2:-2)"},
+        Case{"Abs (-2) : Floor (1.5) : Ceil (1.5)", "(2:1:2)"}, Case{"Round (-2.5) : Round (0.5)", "(-2:1)"},
+        Case{"Round (2.6) : Sqrt (9) : Exp (0) : Log (1)", "(3:3:1:0)"}, Case{"Replace ('a-b-c', '-', '+')", "a+b+c"},
+        Case{"Substr ('network', 3, 4)", "work"}, Case{"Substr ('network', -4, 9)", "work"}, Case{"Chr (65)", "A"},
+        Case{"Format (1.25, '')", "1.25"}, Case{"Format (3, '%d')", "3"},
+        Case{"Format (3.14159, 'pi is %.2f!')", "pi is 3.14!"}, Case{"Format ('x', '<%s>')", "<x>"},
+        Case{"Format (1:2, '%s%%')", "(1:2)%"}, Case{"Format (255, '%x')", "ff"},
+        Case{"IsArray (1:2) : IsArray (1)", "(true:false)"}, Case{"IsDouble (1) : IsDouble ('1')", "(true:false)"},
+        Case{"IsBool (true) : IsBool (1)", "(true:false)"},
+        Case{"{ a = {x=1}; b = {x=1}; c = IsSameObject (a, a) : IsSameObject (a, b) }.c", "(true:false)"},
+        Case{"IsSameObject (1, 1)", "false"},
+        Case{"BS.Constants.IsNone (None) : BS.Constants.IsNone (1)", "(true:false)"}, Case{"Print (3) + 1", "4"},
+        Case{"Inferred", "0"}, Case{"Input {2:3}.dim", "6"}, Case{"Input {2:3}.dims", "(2:3)"},
+        Case{"Input {5}.operation", "InputValue"}, Case{"Input (5, sparse=true).sparse", "true"},
+        Case{"Length ((Input {5} + 1).inputs)", "2"}, Case{"Times (Parameter (3, 0), Input {5}).dim", "3"},
+        Case{"Times (ParameterTensor {3:4:0}, Input {5}, outputRank=2).dims", "(3:4)"},
+        Case{"ClassificationError (Input {5}, Input {5}, topN=2).topN", "2"}));
 
 TEST(Language, LongChainsOfOperatorsAreNoProblem) {
   std::string sum = "0", array = "0";

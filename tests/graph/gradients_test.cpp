@@ -54,6 +54,10 @@ std::size_t sampled(GraphBuilder& b, std::vector<double> dims, double seed, cons
   const auto x = b.add("Reshape", "r" + n, {b.input(input, {6})}, {{"dims", dims}});
   return times(b, b.parameter("P" + n, dims, seed, scale), x, "px" + n);
 }
+// A parameter near 2.
+std::size_t deviation(GraphBuilder& b) {
+  return b.add("Plus", "deviation", {b.constant("two", 2), b.parameter("D", {6}, 5)});
+}
 // Away from zero and positive.
 std::size_t positive(GraphBuilder& b, std::vector<double> dims, double seed) {
   const auto n = std::to_string(static_cast<int>(seed));
@@ -191,16 +195,16 @@ std::vector<Case> cases() {
                    return b.add("Clip", "op", {b.constant("low", -1), b.constant("high", 1), scaled});
                  },
                  6});
-  all.push_back({"Normalization",
-                 [](GraphBuilder& b) {
-                   return b.add("PerDimMeanVarNormalization", "op",
-                                {sampled(b, {6}, 1), b.constant("m", 0.3, {6}), b.constant("s", 1.5, {6})});
-                 },
-                 6});
+  all.push_back(
+      {"Normalization",
+       [](GraphBuilder& b) {
+         return b.add("PerDimMeanVarNormalization", "op", {sampled(b, {6}, 1), b.parameter("m", {6}, 3), deviation(b)});
+       },
+       6});
   all.push_back({"DeNormalization",
                  [](GraphBuilder& b) {
                    return b.add("PerDimMeanVarDeNormalization", "op",
-                                {sampled(b, {6}, 1), b.constant("m", 0.3, {6}), b.constant("s", 1.5, {6})});
+                                {sampled(b, {6}, 1), b.parameter("m", {6}, 3), deviation(b)});
                  },
                  6});
   // Products in every combination of sample axes.

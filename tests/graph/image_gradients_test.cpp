@@ -222,6 +222,7 @@ struct Normalized {
   bool spatial;
   double blend;
   bool relu, add;
+  bool add_own = false;  // the input of the normalisation
 };
 void PrintTo(const Normalized& n, std::ostream* out) { *out << n.name; }
 class BatchNormalizations : public testing::TestWithParam<Normalized> {};
@@ -238,6 +239,7 @@ TEST_P(BatchNormalizations, Gradient) {
   auto y = b.add("BatchNormalization", "bn", {x, scale, bias, mean, variance},
                  {{"spatial", n.spatial}, {"normalizationTimeConstant", INFINITY}, {"blendTimeConstant", n.blend}});
   if (n.add) y = b.add("Plus", "sum", {y, b.add("ElementTimes", "less", {b.constant("k", 0.1), image(b, n.image, 2)})});
+  if (n.add_own) y = b.add("Plus", "own", {y, x});
   if (n.relu) y = b.add("RectifiedLinear", "relu", {y});
   criterion(b, y, product(n.image));
   expect_agreement(b, n.add ? std::vector<List>{n.image, n.image} : std::vector<List>{n.image}, 6, 2);
@@ -251,6 +253,9 @@ INSTANTIATE_TEST_SUITE_P(Images, BatchNormalizations,
                                          Normalized{"ChannelsRelu", {4, 1, 17}, true, 0, true, false},
                                          Normalized{"ChannelsAddRelu", {4, 5, 3}, true, 0, true, true},
                                          Normalized{"ChannelsAdd", {2, 2, 18}, true, 0, false, true},
+                                         Normalized{"ElementsAddOwn", {5}, false, 0, false, false, true},
+                                         Normalized{"ChannelsAddOwn", {2, 2, 18}, true, 0, false, false, true},
+                                         Normalized{"ChannelsAddOwnRelu", {4, 5, 3}, true, 0, true, false, true},
                                          Normalized{"Blended", {3, 3, 4}, true, 9, false, false},
                                          Normalized{"RunningOnly", {3, 3, 4}, true, INFINITY, true, false}),
                          [](const auto& info) { return info.param.name; });

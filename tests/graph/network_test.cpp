@@ -77,6 +77,23 @@ TEST(Network, CriterionAndErrorsByHand) {
   EXPECT_EQ(t.evaluations[2].count, 3);
 }
 
+// One number of a sample, the mean over the lines along the axis.
+TEST(Network, ErrorsAlongAnAxisAreTheirMean) {
+  GraphBuilder b;
+  const auto z = b.input("z", {3, 2}), labels = b.input("labels", {3, 2});
+  b.criterion("SquareError", "se", {labels, z});
+  b.evaluation("ClassificationError", "errs", {labels, z}, {{"axis", 1.0}});
+  Data d(2);
+  d.dense("z", {1, 2, 3, 5, 4, 0, 0, 1, 2, 7, 8, 9});
+  d.dense("labels", {0, 0, 1, 0, 1, 0, 1, 0, 0, 1, 0, 0});
+  Network network(b.graph(), {});
+  network.bind(d.infos);
+  network.plan_evaluation(2, {});
+  const StepMetrics t = network.evaluate(d.batch);
+  EXPECT_EQ(t.evaluations[0].sum, 0.5 + 1);
+  EXPECT_EQ(t.evaluations[0].count, 2);
+}
+
 TEST(Network, ChunksComeLastLayerFirstAndCoverEverything) {
   Data d(4);
   d.random("x", 1000);

@@ -40,7 +40,8 @@ __global__ void cross_entropy_lines(Lines lines, const float* label, const float
 
 // Right if fewer than `top` predictions beat the one at the label's maximum; of equals the first wins.
 template <int Team>
-__global__ void error_lines(Lines lines, std::size_t top, const float* label, const float* z, double* sums) {
+__global__ void error_lines(Lines lines, std::size_t top, double error, const float* label, const float* z,
+                            double* sums) {
   using D = Distributed<Team>;
   for (std::size_t line = D::first(); line < lines.count; line += D::step()) {
     const float* scores = z + lines.at(line);
@@ -52,7 +53,7 @@ __global__ void error_lines(Lines lines, std::size_t top, const float* label, co
       ahead += s > own || (s == own && i < truth);
     }
     ahead = together<Team>(ahead, Plus());
-    if (D::member() == 0) sums[line] = ahead >= top || own != own ? 1.0 : 0.0;
+    if (D::member() == 0) sums[line] = ahead >= top || own != own ? error : 0.0;
   }
 }
 
@@ -325,7 +326,8 @@ void CudaBackend::loss(const Loss& loss, std::span<const float* const> in, float
     launch_on_lines(cross_entropy_lines<1>, cross_entropy_lines<32>, cross_entropy_lines<256>, lines, stream(), in[0],
                     in[1], work, sums);
   else if (parts > 0 && loss.op == LossOp::classification_error)
-    launch_on_lines(error_lines<1>, error_lines<32>, error_lines<256>, lines, stream(), loss.top, in[0], in[1], sums);
+    launch_on_lines(error_lines<1>, error_lines<32>, error_lines<256>, lines, stream(), loss.top,
+                    1.0 / static_cast<double>(loss.sample_lines), in[0], in[1], sums);
   else if (parts > 0)
     launch(sum_terms, static_cast<unsigned>(parts), threads_per_block, stream(), terms_of(loss, in), sums);
   launch(sum_up, 1, threads_per_block, stream(), sums, parts, sum, y);

@@ -114,7 +114,7 @@ __device__ inline float mapped(UnaryOp op, float x) {
     case UnaryOp::ceil:
       return ceilf(x);
     case UnaryOp::round:
-      return roundf(x);
+      return floorf(x + 0.5f);
     case UnaryOp::sin:
       return sinf(x);
     case UnaryOp::cosine:

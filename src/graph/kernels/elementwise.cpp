@@ -34,7 +34,7 @@ class Map : public Kernel {
 };
 
 // Which inputs a gradient flows to.
-enum class Flow { to_all, to_none, to_first, to_last, to_all_but_first };
+enum class Flow { to_all, to_none, to_last, to_all_but_first };
 
 class Combine : public Kernel {
  public:
@@ -42,8 +42,8 @@ class Combine : public Kernel {
     const std::size_t n = code.in.size();
     std::fill(reads_input.begin(), reads_input.end(), reads_values);
     for (std::size_t k = 0; k < n; ++k)
-      differentiable[k] = flow == Flow::to_all || (flow == Flow::to_first && k == 0) ||
-                          (flow == Flow::to_last && k + 1 == n) || (flow == Flow::to_all_but_first && k > 0);
+      differentiable[k] = flow == Flow::to_all || (flow == Flow::to_last && k + 1 == n) ||
+                          (flow == Flow::to_all_but_first && k > 0);
     reads_output = false;
   }
   void forward(Run& run) const override {
@@ -223,8 +223,8 @@ void list_elementwise(Makers& makers) {
                  {"LessEqual", make<Combine, PointOp::less_equal, to_none, false>},
                  {"If", make<Combine, PointOp::choose, to_all_but_first, true>},
                  {"Clip", make<Combine, PointOp::clip, to_last, true>},
-                 {"PerDimMeanVarNormalization", make<Combine, PointOp::normalize, to_first, true>},
-                 {"PerDimMeanVarDeNormalization", make<Combine, PointOp::denormalize, to_first, true>}});
+                 {"PerDimMeanVarNormalization", make<Combine, PointOp::normalize, to_all, true>},
+                 {"PerDimMeanVarDeNormalization", make<Combine, PointOp::denormalize, to_all, true>}});
 }
 
 }  // namespace tutti::graph

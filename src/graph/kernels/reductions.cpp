@@ -97,6 +97,7 @@ class Criterion : public Kernel {
     Loss loss = loss_;
     loss.extent = extent_along(run, code.in[data_], axis_);
     loss.top = top_;
+    if (code.in[data_].elements > 0) loss.sample_lines = code.in[data_].elements / loss.extent.size;
     if (code.in.size() > 2) loss.weight_size = code.in[2].elements;
     return loss;
   }

@@ -56,10 +56,10 @@ std::string logarithm(NodeExport& n) {
 
 std::string square_root(NodeExport& n) { return n.op("Sqrt", {n.op("Relu", {n.in[0].name})}); }
 
-// Halves are rounded away from zero; ONNX's Round rounds them to even.
+// ONNX's Round rounds halves to even.
 std::string round_half_up(NodeExport& n) {
   const std::string& x = n.in[0].name;
-  return n.op("Mul", {n.op("Sign", {x}), n.op("Floor", {n.op("Add", {n.op("Abs", {x}), n.builder.scalar(0.5f)})})});
+  return n.op("Floor", {n.op("Add", {x, n.builder.scalar(0.5f)})});
 }
 
 std::string log_plus(NodeExport& n) {
