@@ -29,13 +29,15 @@ void await_files(const config::Record& block, const std::set<std::string>& to_co
 // The ranks for which rank 0 reads models during the run.
 Communicator* readers(const ActionContext& context) { return context.all_ranks ? context.world : nullptr; }
 
-// Of the block's builder, which was checked before.
-graph::Graph described_graph(const ActionContext& context) {
+// Of the block's builder. Adds the notices that were not given before.
+graph::Graph described_graph(const ActionContext& context, config::Notices* notices) {
   Problems problems;
-  config::Notices said_already;
+  config::Notices found;
   auto graph =
-      build_network(context.command, {&problems, &said_already, context.constant_seed, nullptr, model_loader(context)});
+      build_network(context.command, {&problems, &found, context.constant_seed, nullptr, model_loader(context)});
   problems.throw_if_any();
+  for (std::string& line : found.lines)
+    if (notices && std::ranges::count(notices->lines, line) == 0) notices->lines.push_back(std::move(line));
   return graph;
 }
 
@@ -66,7 +68,9 @@ std::string suggest_node(const std::string& name, const graph::Graph& graph) {
 // Null if it is not known before the run.
 std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, const std::string& model_path) {
   if (model_path.empty())
-    return has_network_builder(context.command) ? std::make_shared<graph::Graph>(described_graph(context)) : nullptr;
+    return has_network_builder(context.command)
+               ? std::make_shared<graph::Graph>(described_graph(context, context.notices))
+               : nullptr;
   for (const std::string& path : {model_path, model_path.substr(0, model_path.rfind('.'))})
     if (const auto at = context.graphs_to_come->find(path); at != context.graphs_to_come->end()) return at->second;
   if (context.is_model_to_come(model_path)) return nullptr;
@@ -225,7 +229,8 @@ bool check_sgd_nodes(const ActionContext& context, const SgdOptions& sgd, const 
 
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
                                             std::vector<std::string> nodes) {
-  graph::Graph graph = model_path.empty() ? described_graph(context) : load_graph(model_path, readers(context));
+  graph::Graph graph =
+      model_path.empty() ? described_graph(context, nullptr) : load_graph(model_path, readers(context));
   if (auto unknown = unknown_nodes(context.command, "evalNodeNames", nodes, graph); !unknown.empty())
     throw ConfigError(std::move(unknown));
   if (nodes.empty()) {

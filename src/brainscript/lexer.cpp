@@ -203,6 +203,7 @@ const SourceText* open_include(Program& program, const SourceText& from, const T
   including.push_back(path->string());
   std::ifstream file(*path, std::ios::binary);
   std::string contents{std::istreambuf_iterator<char>(file), {}};
+  if (contents.starts_with("\xEF\xBB\xBF")) contents.replace(0, 3, "   ");
   if (!file) fail(fmt::format("cannot read '{}'", path->string()), "check its permissions");
   auto origin = std::make_shared<SourcePos>(name.where.pos());
   auto source = std::make_shared<Source>(Source{path->string(), std::move(contents), origin});

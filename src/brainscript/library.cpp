@@ -71,6 +71,7 @@ TransposeTimes (x, y, outputRank=1, tag='') = new ComputationNode { inputs = x :
 LookupTable (embeddingMatrix, inputTensor, tag='') = new ComputationNode { inputs = embeddingMatrix : inputTensor }
 DiagTimes (v, m, tag='') = new ComputationNode { inputs = v : m }  ## each row of m times one element of v
 KhatriRaoProduct (x, y, tag='') = new ComputationNode { inputs = x : y }  ## column by column, all products of an element of x and one of y
+ColumnwiseCrossProduct = KhatriRaoProduct
 ElementTimes (x, y, tag='') = new ComputationNode { inputs = x : y }  ## product element by element, with broadcast of axes of 1
 ElementDivide (x, y, tag='') =  ## quotient element by element
   new ComputationNode { operation = 'ElementTimes'; inputs = x : Reciprocal (y) }
@@ -96,7 +97,7 @@ ReduceMax (x, axis=None, tag='') =  ## largest element along an axis, or of all
 Abs (_, tag='') = if IsDouble (_) then _Numeric ('Abs', _) else new ComputationNode { inputs = _ }  ## absolute value
 Floor (_, tag='') = if IsDouble (_) then _Numeric ('Floor', _) else new ComputationNode { inputs = _ }  ## largest whole number not above
 Ceil (_, tag='') = if IsDouble (_) then _Numeric ('Ceil', _) else new ComputationNode { inputs = _ }  ## smallest whole number not below
-Round (_, tag='') = if IsDouble (_) then _Numeric ('Round', _) else new ComputationNode { inputs = _ }  ## nearest whole number
+Round (_, tag='') = if IsDouble (_) then _Numeric ('Round', _) else new ComputationNode { inputs = _ }  ## nearest whole number; halves upward
 Sqrt (_, tag='') = if IsDouble (_) then _Numeric ('Sqrt', _) else new ComputationNode { inputs = _ }  ## square root
 Exp (_, tag='') = if IsDouble (_) then _Numeric ('Exp', _) else new ComputationNode { inputs = _ }  ## e to the power of each element
 Log (_, tag='') = if IsDouble (_) then _Numeric ('Log', _) else new ComputationNode { inputs = _ }  ## natural logarithm
@@ -372,8 +373,8 @@ CNTK2 = {
 
 std::string library_text() {
   std::string all(text);
-  for (const std::string_view part : {image_library, recurrent_library, seq2seq_library,
-                                      keras_library, simple_library, ndl_library})
+  for (const std::string_view part :
+       {image_library, recurrent_library, seq2seq_library, keras_library, simple_library, ndl_library})
     all += part;
   return all;
 }

@@ -30,6 +30,7 @@ ScatterPacked (cond, indexSequence, sourceData, tag='') =  ## puts steps back in
 ReconcileDynamicAxis (dataInput, layoutInput, tag='') =  ## a value on the sequence axis of another one
   new ComputationNode { inputs = dataInput : layoutInput }
 ReconcileMBLayout = ReconcileDynamicAxis
+CastAs (type, data, tag='') = ReconcileDynamicAxis (data, type, tag=tag)  ## data on the sequence axis of type
 _ZeroSequence (x) = new ComputationNode { operation = 'ZeroSequence'; inputs = x }
 
 DelayLayer {T=1, defaultHiddenActivation=0} =  ## the value T steps earlier, or later where T is negative

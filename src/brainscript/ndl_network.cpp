@@ -192,7 +192,9 @@ SourceText text_of_file(const config::Value& path, const std::string& what) {
   if (!in || !std::filesystem::is_regular_file(path.text))
     throw ConfigError(path.where, fmt::format("cannot read the {} '{}'", what, path.text),
                       "check the path; a relative one starts at the current directory");
-  return {content.str(), std::make_shared<Source>(Source{path.text, content.str(), nullptr}), 0, false};
+  std::string text = content.str();
+  if (text.starts_with("\xEF\xBB\xBF")) text.replace(0, 3, "   ");
+  return {text, std::make_shared<Source>(Source{path.text, text, nullptr}), 0, false};
 }
 
 SourceText text_of_value(const config::Value& v, const std::string& name) {

@@ -64,9 +64,10 @@ class LevelBuilder {
         continue;
       }
       try {
-        TextRange text = trim(substitute(s.value, state_));
-        if (is_block(text)) text = inside(text).body;
-        collect({text, 0});
+        const TextRange text = trim(substitute(s.value, state_));
+        const auto blocks = blocks_in(text);
+        for (const TextRange& block : blocks) collect(inside(block));
+        if (blocks.empty()) collect({text, 0});
       } catch (const ConfigError& e) {
         problems_.add(e);
       }
@@ -139,9 +140,14 @@ Resolved Record::State::resolve(const Entry& entry) const {
     // Inside a block, variables wait until the setting they stand in is fetched; foreign languages are fetched whole.
     const bool wait = !w->alone && tutti::config::is_block(w->value) && !is_network_body(entry.key);
     const TextRange value = wait ? w->value : substitute(w->value, *this);
-    const bool block = !w->alone && tutti::config::is_block(value);
+    // A variable that was written more than once stands for several.
+    const auto blocks = w->alone ? std::vector<TextRange>() : blocks_in(value);
+    const bool block = !blocks.empty();
     if (!r.parts.empty() && !block) break;
-    r.parts.insert(r.parts.begin(), value);
+    if (block)
+      r.parts.insert(r.parts.begin(), blocks.begin(), blocks.end());
+    else
+      r.parts.insert(r.parts.begin(), value);
     r.block = block;
     r.alone = w->alone;
     if (!block || is_network_body(entry.key)) break;

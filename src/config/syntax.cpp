@@ -175,6 +175,20 @@ bool is_block(const TextRange& s) {
   return !colon;
 }
 
+std::vector<TextRange> blocks_in(const TextRange& s) {
+  const std::string_view text = s.text->clean;
+  std::vector<TextRange> blocks;
+  for (std::size_t i = s.begin; i < s.end;) {
+    const std::size_t end = is_open(text[i]) ? skip_nested(text, i, s.end) : i + 1;
+    if (!is_blank(text[i])) {
+      blocks.push_back(s.part(i, end));
+      if (!is_block(blocks.back())) return {};
+    }
+    i = end;
+  }
+  return blocks;
+}
+
 Inside inside(const TextRange& bracketed) {
   Inside in{bracketed.part(bracketed.begin + 1, bracketed.end - 1), 0};
   if (is_custom_separator(in.body.view())) in.separator = in.body.view()[0], ++in.body.begin;

@@ -23,6 +23,8 @@ bool is_quoted(const TextRange&);
 // Whether the range is a block [ ] or { } with settings, as opposed to an array in brackets such as [1:2:3] or
 // ([..]:[..]).
 bool is_block(const TextRange&);
+// The blocks that follow each other and are all that the range holds; none if it holds anything else.
+std::vector<TextRange> blocks_in(const TextRange&);
 
 struct Inside {
   TextRange body;      // without the brackets and the separator

@@ -34,7 +34,7 @@ bool parse_number(std::string_view s, double& v) {
   const std::string lower = to_lower(digits);
   const std::size_t hash = lower.find("#inf");
   if (lower == "inf" || lower == "infinity" ||
-      (hash == 1 && std::isdigit(static_cast<unsigned char>(lower[0])) && lower.size() == hash + 4)) {
+      (hash != lower.npos && hash > 0 && hash + 4 == lower.size() && lower.find_first_not_of("0123456789.") == hash)) {
     v = negative ? -infinity : infinity;
     return true;
   }

@@ -91,6 +91,7 @@ void ParallelTrainOptions::describe_groups(config::Fields& f) {
 }
 
 void ParallelTrainOptions::describe_transport(config::Fields& f) {
+  f.no_effect("packThresholdSizeInKB", "gradients are exchanged in buckets");
   std::vector<std::pair<std::string, Transport>> words;
   for (const auto t : {Transport::automatic, Transport::messages, Transport::shared_memory, Transport::nccl})
     words.emplace_back(word_of(t), t);

@@ -29,6 +29,11 @@ void describe_window(config::Fields& f, std::int64_t& window, std::string_view d
   f("randomizationWindow", window, doc);
   if (window < 0)
     f.problem("randomizationWindow", "randomizationWindow is a number of samples", "0 means the whole data set");
+  bool by_samples = true;
+  f("sampleBasedRandomizationWindow", by_samples, "randomizationWindow counts samples; false, chunks, does not exist");
+  if (!by_samples && window > 0)
+    f.problem("sampleBasedRandomizationWindow", "a window of chunks does not exist here",
+              "leave it out, and give randomizationWindow in samples");
 }
 
 }  // namespace

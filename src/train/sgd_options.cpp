@@ -161,6 +161,7 @@ void SgdOptions::describe_legacy(config::Fields& f) {
   for (const char* key : {"numMBsToCUDAProfile", "doUnitTest", "validateAfterModelReloading", "usePtask"})
     f.no_effect(key, "it is internal to CNTK");
   f.no_effect("maxTempMemSizeInSamplesForCNN", "convolutions make no temporary matrix");
+  f.no_effect("packThresholdSizeInKB", "gradients are exchanged in buckets");
   f.no_effect("unroll", "the original ignores it too");
   for (const char* key :
        {"hsmoothingWeight", "frameDropThresh", "doReferenceAlign", "seqGammarCalcAMF", "seqGammarCalcLMF",

@@ -32,7 +32,7 @@ TEST(Record, ReadsSettingsInAllWritings) {
   const Record r = from(
       "a=1\n  b = two words  # comment\nc=3;d=4,e=\"x;y, z\"\nflag\r\nF=[g=1]\nH[i=2]\nJ{k=3}\nL = {\n m = 4 }\nM "
       "=\n[\n n=5\n]\n"
-      "# whole = line\nurl=1#INF\nempty=\"\"\n");
+      "# whole = line\nurl=1#INF\nmsvc=-1.#INF\nempty=\"\"\n");
   EXPECT_EQ(r.integer("a", 0), 1);
   EXPECT_EQ(r.string("b", ""), "two words");
   EXPECT_EQ(r.integer("C", 0), 3);
@@ -46,9 +46,10 @@ TEST(Record, ReadsSettingsInAllWritings) {
   EXPECT_EQ(r.block("m").integer("n", 0), 5);
   EXPECT_FALSE(r.has("whole"));
   EXPECT_EQ(r.number("url", 0), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(r.number("msvc", 0), -std::numeric_limits<double>::infinity());
   EXPECT_EQ(r.string("empty", "x"), "");
   EXPECT_TRUE(r.has_own("empty"));
-  EXPECT_THAT(r.keys(), ElementsAre("a", "b", "c", "d", "e", "flag", "F", "H", "J", "L", "M", "url", "empty"));
+  EXPECT_THAT(r.keys(), ElementsAre("a", "b", "c", "d", "e", "flag", "F", "H", "J", "L", "M", "url", "msvc", "empty"));
 }
 
 TEST(Record, OnlyTheFirstHashBehindABlankStartsAComment) {
@@ -149,6 +150,15 @@ TEST(Variables, MayHoldBlocksAndSettings) {
   EXPECT_EQ(r.block("U").integer("b", 0), 9);
   EXPECT_EQ(r.block("V").integer("a", 0), 3);
   EXPECT_EQ(r.block("V").integer("b", 0), 9);
+}
+
+TEST(Variables, ThatAreWrittenMoreThanOnceHoldAllTheirBlocks) {
+  const Record r = from("common=[a=1;b=2]\ncommon=[a=3;c=4]\nS=$common$\nT=[$common$]\nU=[b=5]\nU=$common$\nU=[c=6]");
+  for (const auto& [name, b, c] : {std::tuple("S", 2, 4), std::tuple("T", 2, 4), std::tuple("U", 2, 6)}) {
+    EXPECT_EQ(r.block(name).integer("a", 0), 3) << name;
+    EXPECT_EQ(r.block(name).integer("b", 0), b) << name;
+    EXPECT_EQ(r.block(name).integer("c", 0), c) << name;
+  }
 }
 
 TEST(Variables, UnknownOnesAndCirclesAreErrors) {

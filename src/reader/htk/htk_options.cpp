@@ -68,6 +68,7 @@ void HtkReaderOptions::describe(config::Fields& f) {
   f.no_effect("useMersenneTwisterRand", "it is always used");
   f.no_effect("minimizeReaderMemoryFootprint", "keepLimitInBytes decides how much is kept");
   f.no_effect("multiThreadedDeserialization", "one thread reads ahead");
+  f.no_effect("pageFilePath", "no page file is made");
   f.no_effect("prefetch", "the next minibatches are always prepared in the background");
   f.no_effect("verbosity", "traceLevel decides what is shown");
   if (frame_mode && truncation.truncated)
