@@ -307,6 +307,15 @@ TEST(Groups, OfGroups) {
     for (int r = 0; r < 8; ++r)
       expect_equal(is[static_cast<std::size_t>(r)], pairs[static_cast<std::size_t>(r / 2)], r);
   }
+  // Gradients over weights over gradients: two workers, each a pair of both nodes.
+  for (const std::string& method : weight_methods()) {
+    SCOPED_TRACE(method);
+    const auto workers = train({.ranks = 2, .parts = {{0, 1, 4, 5}, {2, 3, 6, 7}}}, method);
+    const auto is = train(
+        {.ranks = 8}, "parallelizationMethod=DataParallelSGD;groups=n:2;insideGroups=[" + method + ";" + inner + "]");
+    for (int r = 0; r < 8; ++r)
+      expect_equal(is[static_cast<std::size_t>(r)], workers[static_cast<std::size_t>(r / 2 % 2)], r);
+  }
 }
 
 // Servers between groups. Descent only adds up, so that neither order nor staleness changes where all arrive.

@@ -276,10 +276,17 @@ ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const Gr
   m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
   m.metrics.at_drain = &comm;
   m.metrics.other_groups = owned[0]->size() - 1;
-  if (inside.update_ranks)
+  if (inside.update_ranks) {
+    // The subgroups with one place in their groups make one update.
+    int leader = layout.local;
+    inside.update_ranks->broadcast(0, std::as_writable_bytes(std::span(&leader, 1)));
+    owned.push_back(comm.split(leader));
+    m.metrics.per_step = m.update_ranks = owned.back().get();
+    m.metrics.other_groups = m.update_ranks->size() - inside.update_ranks->size();
     m.gradients = std::make_unique<ChainedGradients>(std::move(m.gradients), std::move(inside.gradients));
-  else
+  } else {
     m.traits.gradients_archived_as = "inside/";
+  }
   WeightLevels levels;
   levels.group = owned[2].get();
   levels.outer = std::move(inside.weights);
