@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/placed_training.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "optim/sharded_optimizer.h"
@@ -42,15 +44,20 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
   else if (t.sgd.faults.on_divergence == OnDivergence::majority)
     context.problem(where, "shardOptimizer: onDivergence = majority copies the whole optimizer, which no rank has",
                     "onDivergence = stop");
+  else if (t.sgd.optimizer.noise > 0)
+    context.problem(where, "shardOptimizer: gaussianNoiseInjectStd would draw other noise than without it",
+                    "remove one of the two");
   else if (!make_optimizer(t.sgd.optimizer)->works_on_parameters() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     context.problem(where, "shardOptimizer: this optimizer needs the gradients of all parameters",
                     "no clippingGlobalNormPerSample, and another gradUpdateType than oneBitAdam");
 }
 
 void place_layers(const ActionContext& context, Training& t, const graph::Graph& graph, NetworkOptions& options) {
+  if (!t.sgd.model_parallel) return;
+  // On one rank, too, the names of layers are checked.
+  auto layers = place_dense_layers(*t.sgd.model_parallel, Network::dense_layers(graph, options),
+                                   t.layer_ranks ? t.layer_ranks->size() : 1, *context.problems);
   if (!t.layer_ranks) return;
-  auto layers = place_dense_layers(*t.sgd.model_parallel, Network::dense_layers(graph, options), t.layer_ranks->size(),
-                                   *context.problems);
   const StepOfLayers step = step_of_layers(t);
   choose_placements(layers, step, t.link);
   options.model_parallel.ranks = t.layer_ranks.get();
@@ -58,6 +65,12 @@ void place_layers(const ActionContext& context, Training& t, const graph::Graph&
       t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1 || t.sgd.gradient_accumulation > 1;
   for (const PlacedLayer& l : layers)
     if (l.placement != Placement::replicate) options.model_parallel.layers[l.layer.weight] = l.placement;
+  const bool late =
+      t.sgd.parallel.traits().delayed || (t.sgd.parallel.groups.any() && t.sgd.parallel.inside().traits().delayed);
+  if (late && std::ranges::count(layers, Placement::single, &PlacedLayer::placement) > 0)
+    context.problem(context.command.block("SGD").block("ModelParallel").where(),
+                    "ModelParallel: a layer on a single rank does not go with gradients that come one minibatch late",
+                    "shard or replicate, or useBufferedAsyncGradientAggregation = false");
   t.placement = placement_table(layers, step);
 }
 
@@ -84,12 +97,27 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.faults.on_divergence == OnDivergence::majority)
     return refuse("onDivergence = majority copies whole weights, which ranks with ModelParallel do not have",
                   "onDivergence = stop");
+  if (t.sgd.optimizer.noise > 0)
+    return refuse("gaussianNoiseInjectStd does not work with ModelParallel: ranks would draw other noise",
+                  "remove gaussianNoiseInjectStd, or the block ModelParallel");
   if (t.world->size() == 1) return;
+  if (const GroupLayout layout = grouped ? lay_out_groups(p.groups, *t.world) : GroupLayout();
+      grouped && !layout.even())
+    return context.problem(block.where(),
+                           fmt::format("ModelParallel needs groups of one size, and there are {}", layout.text()),
+                           "start as many ranks for every group, or remove the block ModelParallel");
   t.layer_ranks = t.world->split(grouped ? lay_out_groups(p.groups, *t.world).group : 0);
   if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
 }
 
 bool needs_all_ranks(const Training& t) { return t.layer_ranks || shards_optimizer(t); }
+
+std::string divided_layers(const Training& t) {
+  std::string text = fmt::format(", layers divided among {}", t.layer_ranks->size());
+  for (const Slice& s : t.network->parameters().slices)
+    if (s.shard) text += fmt::format(" {}:{}", s.name, s.shard->single ? "single" : std::to_string(s.shard->axis));
+  return text;
+}
 
 ParallelTrainOptions summing_in_step(ParallelTrainOptions p) {
   p.method = DataParallelOptions();

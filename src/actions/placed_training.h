@@ -17,6 +17,8 @@ ParallelMethod make_placed_method(const ParallelTrainOptions&, Training&, Commun
 bool needs_all_ranks(const Training&);
 // For a warm start of such ranks: DataParallelSGD in 32 bits, in every group and between them.
 ParallelTrainOptions summing_in_step(ParallelTrainOptions);
+// Part of the name of the exchange's state, which is not that of another placement. With layer_ranks.
+std::string divided_layers(const Training&);
 void check_shard_optimizer(const ActionContext&, Training&);
 std::unique_ptr<Optimizer> make_placed_optimizer(Training&);
 

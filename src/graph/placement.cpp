@@ -2,10 +2,13 @@
 // The walk over the instructions: each asks for its operands at the place that it needs.
 #include "graph/placement.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "graph/placed_values.h"
 #include "tutti/communicator.h"
+#include "tutti/error.h"
 
 namespace tutti::graph {
 namespace {
@@ -36,6 +39,12 @@ class Placer : PlacedValues {
   }
 
   void run(const std::vector<std::size_t>& roots) {
+    // A root is a use, too.
+    for (const std::size_t root : roots)
+      if (const auto o = code_.of_node.find(root); o != code_.of_node.end() && !o->second.per_sample) {
+        refuse_divided(o->second, code_.tensors[o->second.tensor].name, "a result of the run");
+        ++uses_[o->second.tensor];
+      }
     std::vector<Instruction> before = std::move(code_.instructions);
     code_.instructions.clear();
     for (Instruction& i : before) place(std::move(i));
@@ -60,8 +69,16 @@ class Placer : PlacedValues {
     }
     if (!loop && any_at(i, Place::shard) && in_shards(i)) return;
     if (!loop && any_at(i, Place::first) && at_first(i)) return;
+    for (const Operand& o : i.in) refuse_divided(o, code_.tensors[o.tensor].name, "used by '" + i.node.name + "'");
     for (Operand& o : i.in) o = at(o, Place::own);
     code_.instructions.push_back(std::move(i));
+  }
+  // Of a program that follows the placement of the training: here every rank needs the whole parameter.
+  void refuse_divided(const Operand& o, const std::string& name, const std::string& use) const {
+    const Tensor& t = code_.tensors[o.tensor];
+    if (o.per_sample || !chosen_.contains(t.node)) return;
+    throw ConfigError({}, fmt::format("ModelParallel divides '{}' among the ranks, and it is {}", name, use),
+                      fmt::format("ModelParallel = [ layers = [ {} = replicate ] ], or the layer it belongs to", name));
   }
   bool any_at(const Instruction& i, Place p) const {
     return std::any_of(i.in.begin(), i.in.end(), [&](const Operand& o) { return o.per_sample && place_of(o) == p; });
@@ -185,7 +202,7 @@ class Placer : PlacedValues {
   const ModelParallel& how_;
   const Shards& chosen_;
   const std::set<std::size_t> in_loops_;
-  const std::map<std::size_t, std::size_t> uses_;
+  std::map<std::size_t, std::size_t> uses_;
   std::map<std::string, DenseLayer> layers_;
 };
 

@@ -407,17 +407,22 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
   const auto& parts = m.parts(e, batch);
   std::vector<Output> outputs;
   e.run.weights_version = m.backend->new_version();
-  if (!parts.empty()) {
-    m.attach(e, batch, {parts.front().first, parts.back().last});
+  // Values that depend on no sample are there without any.
+  const bool computes = !parts.empty() || std::ranges::none_of(e.roots, [&](std::size_t root) {
+    return e.program.code().of_node.at(root).per_sample;
+  });
+  if (computes) {
+    m.attach(e, batch, parts.empty() ? Part{} : Part{parts.front().first, parts.back().last});
     e.program.forward(e.run);
   }
   for (const auto root : e.roots) {
     const graph::Operand& o = e.program.code().of_node.at(root);
-    const std::size_t columns = o.per_sample ? (parts.empty() ? 0 : e.run.columns[o.axis]) : 1;
+    const bool nothing = !computes || (o.per_sample && parts.empty());
+    const std::size_t columns = nothing ? 0 : o.per_sample ? e.run.columns[o.axis] : 1;
     const bool packed = o.per_sample && !parts.empty() && e.program.sequential();
     outputs.push_back({m.graph.nodes[root].name, m.values[root].shape, columns, o.per_sample,
                        m.on_host(packed ? m.in_stream_order(e, root, o) : e.run.value(o),
-                                 parts.empty() ? 0 : columns * o.elements, e.host[root]),
+                                 columns * o.elements, e.host[root]),
                        packed ? e.run.sequences[o.axis].stream_begin() : std::span<const std::int64_t>()});
   }
   return outputs;

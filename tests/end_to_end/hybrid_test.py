@@ -61,6 +61,28 @@ class HybridTest(support.TrainerTest):
         second = self.losses(self.train(2, 'ModelParallel=[dense=single];shardOptimizer=true'))
         self.assert_close(one, first + second)
 
+    def test_residuals_belong_to_a_placement(self):
+        one_bit = 'ParallelTrain=[DataParallelSGD=[gradientBits=1]]'
+        lost = 'the exchange starts without the local state of each rank'
+        for ranks, before, after in ((2, '[dense=replicate;layers=[3=shard]]', '[dense=shard]'), (3, '[dense=replicate;layers=[1=shard]]', '[dense=replicate;layers=[3=shard]]')):
+            with self.subTest(before=before, after=after):
+                self.train(ranks, f'{one_bit};maxEpochs=1;ModelParallel={before}', 'makeMode=false')
+                self.assertNotIn(lost, self.train(ranks, f'{one_bit};maxEpochs=2;ModelParallel={before}'))
+                self.assertIn(lost, self.train(ranks, f'{one_bit};maxEpochs=3;ModelParallel={after}'))
+
+    def test_a_weight_that_is_a_result(self):
+        """It stays whole on every rank."""
+        self.config = CONFIG.replace('LinearLayer {40})', 'LinearLayer {40})\n        W = ParameterTensor {40:40} ; sum = ReduceSum (W)') \
+            .replace('z        = model (features)', 'z        = W * model (features)').replace('(errs)', '(errs : W)')
+        one = self.train(2, '', 'makeMode=false')
+        for placement in ('shard', 'single'):
+            more = self.train(2, f'ModelParallel=[dense={placement}]', 'makeMode=false')
+            self.assert_close(self.losses(one), self.losses(more))
+            values = [[float(v) for v in re.findall(r' W = ([\d.e+-]+)', text)] for text in (one, more)]
+            self.assertGreater(len(values[0]), 0)
+            for a, b in zip(*values):
+                self.assertAlmostEqual(a, b, places=3)
+
     def test_minibatches_in_parts(self):
         """Ranks whose shares differ have as many parts; the numbers stay."""
         for parts in ('numSubminibatches=3', 'maxSamplesInRAM=9', 'gradientAccumulationSteps=2', 'gradientAccumulationSteps=2;numSubminibatches=2'):
@@ -116,12 +138,19 @@ class HybridTest(support.TrainerTest):
         for settings, words in (('ModelParallel=[layers=[fc9=shard]]', "has no dense layer 'fc9'"),
                                 ('ModelParallel=[dense=halve]', "dense cannot be 'halve'"),
                                 ('ModelParallel=[dense=shard];ParallelTrain=[parallelizationMethod=DataParallelASGD]', 'needs ranks that make every step'),
+                                ('ModelParallel=[dense=shard];gaussianNoiseInjectStd=0.1', 'gaussianNoiseInjectStd does not work with ModelParallel'),
+                                ('shardOptimizer=true;gaussianNoiseInjectStd=0.1', 'would draw other noise'),
+                                ('ModelParallel=[dense=single];ParallelTrain=[DataParallelSGD=[useBufferedAsyncGradientAggregation=true]]',
+                                 'does not go with gradients that come one minibatch late'),
                                 ('shardOptimizer=true;clippingGlobalNormPerSample=1', 'this optimizer needs the gradients of all parameters')):
             with self.subTest(words):
                 text = self.train(2, settings, '--check', expect=2)
                 self.assertIn(words, text)
                 self.assertRegex(text, r':\d+:\d+: error')
                 self.assertIn('fix:', text)
+        groups = 'ParallelTrain=[groups="size:2";insideGroups=[parallelizationMethod=DataParallelSGD]];ModelParallel=[dense=shard]'
+        self.assertIn('ModelParallel needs groups of one size', self.train(3, groups, '--check', expect=2))
+        self.assertIn("has no dense layer 'fc9'", self.train(None, 'ModelParallel=[layers=[fc9=shard]]', '--check', expect=2))
 
 
 if __name__ == '__main__':
