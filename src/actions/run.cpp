@@ -23,6 +23,7 @@
 #include "actions/prepare.h"
 #include "actions/together.h"
 #include "base/clock.h"
+#include "base/launcher.h"
 #include "base/memory.h"
 #include "comm/session.h"
 #include "train/checkpoint.h"
@@ -181,8 +182,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   const bool append = appends_to_log(actions, top, world);
   if (!together(world, [&] { open_log(top, append, world.rank()); })) return refuse();
   log::line(version_text());
-  // Set by src/launch/supervisor.cpp.
-  if (const char* before = std::getenv("OMPI_TUTTI_LAUNCH")) log::line(fmt::format("trainer launch: {}", before));
+  if (const char* before = std::getenv(launcher::kStory)) log::line(fmt::format("trainer launch: {}", before));
   log::line("");
   print_configuration(line, top);
   if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));

@@ -10,6 +10,7 @@
 #include "actions/evaluation_network.h"
 #include "actions/placed_training.h"
 #include "actions/training_settings.h"
+#include "base/launcher.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "config/command_line.h"
@@ -184,8 +185,14 @@ void make_fault_hook(const ActionContext& context, Training& t) {
   const auto& hook = t.sgd.parallel.fault_hook;
   if (!hook) return;
   t.fault_hook = FaultHook(*hook, t.world->rank());
-  if (hook->rank < t.world->size()) return context.notice("faultHook: " + hook->text());
   const auto block = context.command.block("SGD").block("ParallelTrain").block("faultHook");
+  std::vector<std::string> weights;
+  for (const Slice& s : t.network->parameters().slices) weights.push_back(s.name);
+  if (!hook->flip_weight.empty() && std::ranges::count(weights, hook->flip_weight) == 0)
+    context.problem(block.value("flipWeight").where,
+                    fmt::format("the network has no parameter '{}'", hook->flip_weight),
+                    did_you_mean(hook->flip_weight, weights, fmt::format("one of {}", fmt::join(weights, ", "))));
+  if (hook->rank < t.world->size()) return context.notice("faultHook: " + hook->text());
   context.problem(
       block.has_own("rank") ? block.value("rank").where : block.where(),
       fmt::format("faultHook names rank {}, but this run has {} rank{}", hook->rank, t.world->size(),
@@ -336,7 +343,7 @@ void make_exchange(const ActionContext& context, Training& t) {
   if (t.method_name.empty())
     t.method_name = grouped ? parallel.name() : together ? name_of(parallel.method) : NoExchange::name;
   // Which ranks have which state depends on who forms a group.
-  if (t.layer_ranks) t.method_name += ", layers divided among " + std::to_string(t.layer_ranks->size());
+  if (t.layer_ranks) t.method_name += divided_layers(t);
   if (grouped) t.method_name += ", " + arrangement(lay_out_groups(parallel.groups, *t.world), *t.world);
   if (std::string warning = together ? single_group_warning(parallel, *t.world) : ""; !warning.empty())
     context.notice(std::move(warning));
@@ -369,7 +376,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.world = context.world;
   t.command = context.command_name;
   t.model_path = options.model_path;
-  t.make_mode = options.make_mode;
+  t.make_mode = options.make_mode || launcher::has_begun(options.model_path);
   t.trace_level = static_cast<int>(options.trace_level);
   t.progress_tracing = context.progress_tracing;
   t.choice = context.choice;

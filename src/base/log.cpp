@@ -58,16 +58,22 @@ Held writer() {
   return {w};
 }
 
-// One call per line: lines of several ranks do not mix.
-void put(std::FILE* file, std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), file);
-  std::fflush(file);
+// One call per line: lines of several ranks do not mix. Returns whether it was written.
+bool put(std::FILE* file, std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }
 
 void put_line(Writer& w, std::string_view text) {
   w.clear_progress();
   const bool timed = w.settings.timestamps && !text.empty();
-  put(w.target(), fmt::format("{}{}\n", timed ? fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time()) : "", text));
+  const std::string line =
+      fmt::format("{}{}\n", timed ? fmt::format("{:%m/%d/%Y %H:%M:%S}: ", local_time()) : "", text);
+  if (!put(w.target(), line) && w.file) {
+    const std::string why = std::strerror(errno);
+    w.file.reset();
+    put(stderr,
+        fmt::format("the log '{}' cannot be written any more: {}. It goes on here.\n{}", w.settings.path, why, line));
+  }
   if (!w.file) w.last_line = Clock::now();
 }
 

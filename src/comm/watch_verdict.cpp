@@ -32,6 +32,9 @@ std::optional<WatchVerdict> lost(const WatchedRank& r, double seconds, double cl
                              r.silent));
 }
 
+// Three heartbeats: whether it runs is not known.
+constexpr double kUnheard = 1.5;
+
 bool same_silence(const WatchedRank& r) { return r.linked && !r.done && !r.closed; }
 
 }  // namespace
@@ -43,7 +46,7 @@ std::optional<WatchVerdict> judge(const std::vector<WatchedRank>& ranks, double 
   bool all_wait = true;
   for (const WatchedRank& r : ranks) {
     if (!same_silence(r)) continue;
-    if (!r.beat.training || idle(r) < seconds) {
+    if (!r.beat.training || r.silent > kUnheard || idle(r) < seconds) {
       all_wait = false;
       continue;
     }

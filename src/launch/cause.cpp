@@ -40,7 +40,7 @@ void note_cause(const std::string& output, Cause& cause) {
 Judgement judge_exit(int code, bool stopping, int attempts_alike) {
   constexpr int kAlike = 3;
   if (code == kDone) return {Next::done, "finished"};
-  if (code == kPreempted) return {stopping ? Next::done : Next::start_again, "stopped by a signal, state saved"};
+  if (code == kPreempted) return {stopping ? Next::done : Next::start_again, "stopped by a signal"};
   if (stopping) return {Next::done, "ended while it was being stopped"};
   if (code == kNotANumber) return {Next::give_up, "the criterion is not a number: another attempt would end alike"};
   if (code == kWrongConfiguration && attempts_alike < kAlike)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/exit_codes.h"
+#include "base/launcher.h"
 #include "launch/cause.h"
 #include "launch/hosts.h"
 #include "launch/mpiexec_line.h"
@@ -61,7 +62,9 @@ class Supervisor {
   int run() {
     for (;;) {
       if (!choose_hosts()) return kPreempted;
-      const int code = attempt();
+      int code = attempt();
+      // Its ranks may not all have been ready for the signal: it was their end.
+      if (asked_ && (ended_early_ || code == 128 + SIGUSR1)) code = kPreempted;
       const Judgement verdict = judge(code);
       tell(code, verdict);
       if (verdict.next != Next::start_again) return finish(code, verdict);
@@ -124,19 +127,17 @@ class Supervisor {
   }
 
   MpiexecLine line_of_attempt() {
-    Options o = o_;
-    // Of an earlier attempt there is something to go on from.
-    if (attempts_ > 1) o.arguments.emplace_back("makeMode=true");
-    MpiexecLine line = mpiexec_line(o, ranks_, used_);
+    MpiexecLine line = mpiexec_line(o_, ranks_, used_);
+    if (!begun_.empty()) line.variables.emplace_back(launcher::kBegun, begun_);
     line.variables.emplace_back(
-        "OMPI_TUTTI_LAUNCH",
+        launcher::kStory,
         story_.empty() ? "attempt 1" : fmt::format("attempt {}; before: {}", attempts_, story_.back()));
     return line;
   }
 
   int attempt() {
     ++attempts_;
-    cause_ = {}, planned_ = false, passed_on_ = 0;
+    cause_ = {}, planned_ = trains_ = asked_ = ended_early_ = false, passed_on_ = 0;
     const MpiexecLine line = line_of_attempt();
     if (attempts_ == 1)
       for (const std::string& note : line.notes) say(note);
@@ -164,7 +165,16 @@ class Supervisor {
     return process.exit_code();
   }
 
+  // Whether the line is for the launcher alone.
+  bool hears(const std::string& line) {
+    if (line == launcher::kTrains || line == launcher::kTrained) return trains_ = line == launcher::kTrains, true;
+    if (!line.starts_with(launcher::kFromScratch)) return false;
+    begun_ += (begun_.empty() ? "" : "\n") + line.substr(launcher::kFromScratch.size());
+    return true;
+  }
+
   void pass_on(bool error, const std::string& text) {
+    if (error && hears(text.substr(0, text.find_last_not_of("\r\n") + 1))) return;
     std::FILE* const to = error ? stderr : stdout;
     std::fwrite(text.data(), 1, text.size(), to);
     std::fflush(to);
@@ -174,14 +184,23 @@ class Supervisor {
   // Open MPI passes SIGUSR1 on, while SIGTERM makes it kill the ranks after a second.
   void pass_signals(Process& process) {
     for (; passed_on_ < signals; ++passed_on_) {
-      if (passed_on_ == 0) {
+      if (passed_on_ == 0 && trains_) {
         say(fmt::format("signal {}: the run makes a checkpoint and ends; a second signal ends it at once",
                         last_signal.load()));
-        if (!planned_) process.send(SIGUSR1);  // else it is on its way: the next one would end the run at once
+        ask_to_end(process);
+      } else if (passed_on_ == 0) {
+        say(fmt::format("signal {}: ended at once, as no training is under way", last_signal.load()));
+        asked_ = ended_early_ = true;
+        process.kill_tree();
       } else {
         process.kill_tree();
       }
     }
+  }
+
+  // Once: a second signal would end the run without a checkpoint.
+  void ask_to_end(Process& process) {
+    if (!std::exchange(asked_, true)) process.send(SIGUSR1);
   }
 
   void end_hanging(Process& process, const char* why) {
@@ -192,7 +211,8 @@ class Supervisor {
 
   // While a host is away: once it is back, the run saves its state and goes on with all ranks.
   void take_hosts_back(Process& process) {
-    if (planned_ || away().empty() || seconds_since(looked_) < kLookForHosts || seconds_since(start_) < kLookForHosts)
+    if (planned_ || !trains_ || away().empty() || seconds_since(looked_) < kLookForHosts ||
+        seconds_since(start_) < kLookForHosts)
       return;
     looked_ = Clock::now();
     for (HostState& h : hosts_) {
@@ -201,7 +221,7 @@ class Supervisor {
       if (!is_reachable(h.host.name, o_)) continue;
       planned_ = true;
       say(fmt::format("host {} is back: the run makes a checkpoint and goes on with it", h.host.name));
-      process.send(SIGUSR1);
+      ask_to_end(process);
       return;
     }
   }
@@ -209,7 +229,7 @@ class Supervisor {
   Judgement judge(int code) {
     const bool soon = seconds_since(start_) < kSoon;
     alike_ = soon && code == last_code_ ? alike_ + 1 : 1;
-    last_code_ = code;
+    last_code_ = soon ? code : -1;
     for (HostState& h : hosts_) {
       const bool failed = code != kDone && code != kPreempted && h.host.name == cause_.host;
       h.failures = failed ? h.failures + 1 : 0;
@@ -246,10 +266,13 @@ class Supervisor {
   std::vector<HostState> hosts_;
   std::vector<Host> used_;
   std::vector<std::string> story_;
+  std::string begun_;  // models, a line each
   Cause cause_;
   Clock::time_point start_ = {}, looked_ = {};
   int ranks_ = 0, attempts_ = 0, restarts_ = 0, passed_on_ = 0, alike_ = 0, last_code_ = -1;
-  bool planned_ = false;
+  bool planned_ = false;                      // asked to end, to take hosts back
+  bool trains_ = false;                       // SIGUSR1 ends the attempt with a checkpoint
+  bool asked_ = false, ended_early_ = false;  // by SIGUSR1; by SIGKILL, before it trained
 };
 
 }  // namespace

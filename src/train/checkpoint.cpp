@@ -134,6 +134,15 @@ std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communi
 
 }  // namespace
 
+void remove_older_models(const CheckpointFiles& f, std::int64_t epoch) {
+  if (f.keep_models == 0) return;
+  std::vector<std::int64_t> older;
+  each_numbered_file(f.model_path, [&](std::int64_t e, std::string_view end) {
+    if (end.empty() && e <= epoch - f.keep_models) older.push_back(e);
+  });
+  for (const std::int64_t e : older) remove(numbered_model_name(f.model_path, e));
+}
+
 void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs) {
   for (std::int64_t e = epoch; e <= last; ++e) {
     remove(mid_epoch_name(model_path, e));

@@ -59,7 +59,7 @@ void each_numbered_file(const std::string& model_path,
 std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
 
 struct ResumePoint {
-  bool finished = false;   // the final model exists: nothing to do
+  bool finished = false;   // the last epoch is done: nothing to do
   std::int64_t epoch = 0;  // finished epochs; more than max_epochs if an earlier run was longer
   bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state
   std::string model;       // path
@@ -80,9 +80,11 @@ std::optional<ResumePoint> find_epoch(const std::string& model_path, std::int64_
 
 // Whether there are files of an earlier run, intact or not. Rank 0.
 bool earlier_run_left_files(const std::string& model_path);
-// If the final model has fewer epochs than the run now has, copies it to its numbered name, so that the files are those
-// of a run of the new length. Returns the point with the new names. Collective.
-ResumePoint number_final_model(const std::string& model_path, const ResumePoint&, Communicator&);
+// A run from scratch would write among the files of an unfinished run of more epochs: throws Error. Rank 0.
+void refuse_later_epochs(const std::string& model_path, std::int64_t max_epochs);
+// Where maxEpochs has changed: copies model and state to another name, so that the files are those of a run of the new
+// length. Returns the point with the new names. Collective.
+ResumePoint copy_model(const ResumePoint&, const std::string& model, Communicator&);
 
 // Before a run from scratch: removes the states (not the models) of earlier runs so that they cannot be resumed. Rank
 // 0.
@@ -117,6 +119,9 @@ struct CheckpointFiles {
   std::int64_t keep_models = 0;  // number of newest models to keep; 0 = all
   bool best = false;             // after an epoch: save the model also as the best one
 };
+
+// The models that keep_models counts out, also those of runs that kept more. Rank 0.
+void remove_older_models(const CheckpointFiles&, std::int64_t epoch);
 
 // Copies all that is saved, and writes it later, in the background, or at once without a writer: the mid-epoch file
 // within an epoch (state.samples_in_epoch > 0), model and .ckp after an epoch, and only the model before the first,

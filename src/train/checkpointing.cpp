@@ -243,13 +243,22 @@ Start resume(Training& t) {
   }
   auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
   for (const auto& w : warnings) log::warning(w);
-  if (!point) return Start::fresh;
+  if (!point) {
+    on_rank_0(*t.world, [&] { refuse_later_epochs(t.model_path, t.sgd.max_epochs); });
+    return Start::fresh;
+  }
+  if (point->finished && point->model != t.model_path) {
+    log::line(
+        fmt::format("'{}' has the {} epochs of maxEpochs: it becomes the final model.", point->model, point->epoch));
+    point = copy_model(*point, t.model_path, *t.world);
+  }
   if (point->finished) return log_finished(t, *point), Start::finished;
   if (point->model == t.model_path) {
-    point = number_final_model(t.model_path, *point, *t.world);
+    point = copy_model(*point, numbered_model_name(t.model_path, point->epoch), *t.world);
     log::line(fmt::format("The final model '{}' has {} epochs and maxEpochs is now {}: training continues from it.",
                           t.model_path, point->epoch, t.sgd.max_epochs));
   }
+  if (t.world->rank() == 0) remove_older_models(files_of(t), point->epoch);
   log::line(fmt::format("Starting from checkpoint. Loading network from '{}'.", point->model));
   load(t, *point);
   return Start::resumed;
@@ -359,7 +368,17 @@ void restore_method(Training& t) {
   }
 }
 
-void save_initial_model(Training& t) { store(t); }
+void save_initial_model(Training& t) {
+  try {
+    store(t);
+  } catch (const CodedError&) {
+    throw;
+  } catch (const Error& e) {
+    throw CodedError(kCheckpointsFail, fmt::format("the initial model could not be saved: {}\nfix: free space or make "
+                                                   "'{}' writable, and start again",
+                                                   e.what(), directory_of(t.model_path)));
+  }
+}
 
 void checkpoint_at_epoch_end(Training& t) {
   if (t.trace_level > 0)

@@ -48,6 +48,9 @@ void FaultOptions::describe(config::Fields& f) {
                                  {"all", ChecksummedMessages::all}},
                                 "messages of the exchange that carry a checksum, which the receiver verifies");
   check_seconds(f, "stallTimeout", stall_timeout);
+  if (stall_timeout > 0 && stall_timeout < 2)
+    f.problem("stallTimeout", "ranks are heard of every half a second, so a stallTimeout below 2 ends healthy runs",
+              "write 300 for five minutes");
   check_seconds(f, "stallWarning", stall_warning);
   check_seconds(f, "graceSeconds", grace_seconds);
 }

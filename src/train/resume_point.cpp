@@ -96,8 +96,7 @@ class Search {
         if (auto point = mid_epoch(epoch)) return point;
       if (epoch == std::min(final_epoch_, max_epochs_))
         if (auto point = after_epoch(epoch, path_)) return point;
-      if (epoch < max_epochs_)
-        if (auto point = after_epoch(epoch, numbered_model_name(path_, epoch))) return point;
+      if (auto point = after_epoch(epoch, numbered_model_name(path_, epoch))) return point;
     }
     return std::nullopt;
   }
@@ -152,7 +151,7 @@ class Search {
         return point;
       }
       // No state belongs to this model; as in CNTK, it must not be older than its predecessors.
-      if (older_than_predecessors(epoch)) return std::nullopt;
+      if (older_than_predecessors(epoch, model)) return std::nullopt;
       if (epoch > 0 && epoch < max_epochs_)
         warnings_.push_back("Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset. (" +
                             checkpoint + ")");
@@ -163,8 +162,8 @@ class Search {
     }
   }
 
-  bool older_than_predecessors(std::int64_t epoch) const {
-    const auto mine = time_of(model_name(path_, epoch, max_epochs_));
+  bool older_than_predecessors(std::int64_t epoch, const std::string& model) const {
+    const auto mine = time_of(model);
     for (auto at = epochs_.begin(); at != epochs_.end() && *at < epoch; ++at)
       if (const auto other = time_of(numbered_model_name(path_, *at)); other && mine && *mine < *other) return true;
     return false;
@@ -228,16 +227,26 @@ bool earlier_run_left_files(const std::string& model_path) {
   return file_exists(model_path) || !epochs_with_files(model_path).empty();
 }
 
-ResumePoint number_final_model(const std::string& model_path, const ResumePoint& point, Communicator& comm) {
-  ResumePoint numbered = point;
-  numbered.model = numbered_model_name(model_path, point.epoch);
-  if (!point.checkpoint.empty()) numbered.checkpoint = checkpoint_name(numbered.model);
+void refuse_later_epochs(const std::string& model_path, std::int64_t max_epochs) {
+  const std::int64_t last = last_model_epoch(model_path);
+  const std::string model = numbered_model_name(model_path, last);
+  if (last <= max_epochs || !file_exists(checkpoint_name(model))) return;
+  throw Error(
+      fmt::format("'{}' has {} epochs, and maxEpochs is {}\nfix: raise maxEpochs to go on from it; or "
+                  "makeMode = false to start from scratch; or another modelPath",
+                  model, last, max_epochs));
+}
+
+ResumePoint copy_model(const ResumePoint& point, const std::string& model, Communicator& comm) {
+  ResumePoint copy = point;
+  copy.model = model;
+  if (!point.checkpoint.empty()) copy.checkpoint = checkpoint_name(model);
   on_rank_0(comm, [&] {
-    // As when an epoch is saved: the state first. The final model stays until the longer run replaces it.
-    if (!point.checkpoint.empty()) copy_durably(point.checkpoint, numbered.checkpoint);
-    copy_durably(point.model, numbered.model);
+    // As when an epoch is saved: the state first. The old files stay.
+    if (!point.checkpoint.empty()) copy_durably(point.checkpoint, copy.checkpoint);
+    copy_durably(point.model, model);
   });
-  return numbered;
+  return copy;
 }
 
 void discard_checkpoints(const std::string& model_path) {

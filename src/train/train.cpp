@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/activity.h"
+#include "base/launcher.h"
 #include "base/memory.h"
 #include "base/stop_request.h"
 #include "parallel/local_gradients.h"
@@ -259,7 +260,10 @@ bool prepare(Training& t) {
   if (start == Start::fresh) t.network->initialize_parameters();
   // An edited model, too, may have statistics to compute.
   if (t.progress.epoch == 0 && t.progress.samples_in_epoch == 0) precompute(t);
-  if (start == Start::fresh) save_initial_model(t);
+  if (start == Start::fresh) {
+    save_initial_model(t);
+    if (!t.make_mode && t.world->rank() == 0) launcher::tell(launcher::kFromScratch, t.model_path);
+  }
   start_method(t);
   if (start == Start::fresh && t.average) t.average->restart();
   if (start == Start::resumed) restore_method(t);
@@ -303,6 +307,16 @@ void run_epochs(Training& t) {
 
 namespace {
 
+struct ToldLauncher {
+  explicit ToldLauncher(Communicator& world) : tells(world.rank() == 0) {
+    if (tells) launcher::tell(launcher::kTrains);
+  }
+  ~ToldLauncher() {
+    if (tells) launcher::tell(launcher::kTrained);
+  }
+  bool tells;
+};
+
 // What came out, and where it lies.
 void summarize(const Training& t, double seconds) {
   if (const std::string result = t.report->result(); !result.empty())
@@ -326,8 +340,11 @@ void train(Training& t) {
   const TrainingTime time;
   const Doing doing("trains");
   prepare_checkpoints(t);
-  run_epochs(t);
-  finish_checkpoints(t);
+  {
+    const ToldLauncher told(*t.world);
+    run_epochs(t);
+    finish_checkpoints(t);
+  }
   record_event(t, "end", seconds_since(start));
   end_metrics();
   summarize(t, seconds_since(start));

@@ -49,6 +49,9 @@ TEST(Watch, TheCauseIsNamed) {
   EXPECT_EQ(blames([](WatchedRank& r) { r.closed = true, r.closed_for = 0.5; }), -1);  // the launcher may say why
   EXPECT_EQ(blames([](WatchedRank& r) { r.closed = true, r.closed_for = 2, r.why_closed = ETIMEDOUT; }), kLinkCut);
   EXPECT_EQ(blames([](WatchedRank& r) { r.silent = 11; }), kRankFrozen);
+  // Stopped within a long step: it is not late as long as nobody knows that it runs.
+  EXPECT_EQ(blames([](WatchedRank& r) { r.silent = 9, r.beat.idle_ms = 2'000; }), -1);
+  EXPECT_EQ(blames([](WatchedRank& r) { r.silent = 11, r.beat.idle_ms = 2'000; }), kRankFrozen);
   EXPECT_EQ(blames([](WatchedRank& r) { r.silent = 11, r.acknowledged = false; }), kLinkCut);
   EXPECT_EQ(blames([](WatchedRank& r) { r.beat.idle_ms = 11'000; }), kRankStalled);
 }

@@ -115,12 +115,22 @@ class LaunchTest(LaunchedTest):
         for words, expected in ((['--restart', 3], "did you mean '--restarts'"), (['-n', 0], 'takes a number'), (['-n', 'two'], "not 'two'"),
                                 ([], 'nothing to start'), (['--hosts', 'a:x', 'c'], "not 'x'"), (['-n', 9, '--hosts', 'a:2', 'c'], 'do not fit on a:2'),
                                 (['-n', 2, '--min-ranks', 3, 'c'], 'is more than 2 ranks'), (['--hostfile', 'absent', 'c'], 'cannot read the hostfile'),
+                                (['--hosts=', '-n', 2, 'c'], '--hosts needs a value'), (['--min-ranks=', '-n', 2, 'c'], '--min-ranks needs a value'),
                                 (['--mpiexec', 'no-such-program', '-n', 2, 'c'], "cannot start 'no-such-program'")):
             with self.subTest(words=words):
                 result = self.launch(words, []).wait()
                 self.assertEqual(result.code, 2, str(result))
                 self.assertIn(expected, result.text)
                 self.assertIn('fix: ', result.text)
+
+    def test_flags_of_the_trainer(self):
+        """They may stand before the config, as without the launcher."""
+        arguments, folder = self.prepare('checked')
+        for words in (['-n', 2, '--check'], ['--check', '-n', 2]):
+            result = self.launch(words, arguments).wait()
+            self.assertEqual(result.code, 0, str(result))
+            self.assertIn('maxEpochs = 10', result.text)
+        self.assertFalse((folder / 'models').exists())
 
     def test_a_mistake_is_not_tried_again(self):
         arguments, _ = self.prepare('mistake', 'maxEpoch=3')
@@ -147,6 +157,45 @@ class LaunchTest(LaunchedTest):
                 self.assertEqual(result.code, PREEMPTED, str(result)[-3000:])
                 self.assertRegex(result.text, 'Stopped by SIGUSR1')
                 self.assertEqual(ranks_of(folder), {})
+
+    def test_a_signal_before_the_training(self):
+        for delay in (0, 0.1, 0.3):
+            with self.subTest(delay=delay):
+                arguments, folder = self.prepare(f'early{delay}', epochs=1000, sleep=0.02)
+                run = self.launch(['-n', 2, '--restarts', 3], arguments)
+                while run.running() and 'attempt 1 on 2 ranks' not in ''.join(run.output()):
+                    time.sleep(0.01)
+                time.sleep(delay)
+                run.process.send_signal(signal.SIGTERM)
+                result = run.wait()
+                self.assertEqual(result.code, PREEMPTED, str(result)[-3000:])
+                self.assertNotIn('attempt 2', result.text)
+                self.assertEqual(ranks_of(folder), {})
+
+    def test_from_scratch(self):
+        """makeMode = false does its part once, whenever the first attempt ends."""
+        arguments, folder = self.prepare('scratch', epochs=4)
+        self.run_trainer(arguments, 2)
+        model = folder / 'models/model.dnn'
+        before = model.read_bytes()
+        words = [*arguments, 'makeMode=false', 'Train=[SGD=[learningRatesPerMB=0.01]]']
+        self.run_trainer(words, 2)
+        expected = model.read_bytes()
+        self.assertNotEqual(before, expected)
+        failing = self.directory / 'failing'
+        failing.write_text(f'#!/bin/sh\nif [ ! -e {folder}/tried ]; then touch {folder}/tried; exit 137; fi\nexec {support.MPIEXEC} "$@"\n',
+                           encoding='utf-8')
+        failing.chmod(0o755)
+        for what, more, mpiexec in (('before it trains', [], ['--mpiexec', failing]),
+                                    ('while it trains', ['Train=[SGD=[ParallelTrain=[faultHook=[rank=1;firstStep=190;exit=true]]]]'], [])):
+            with self.subTest(ends=what):
+                model.write_bytes(before)
+                result = self.launch(['-n', 2, '--restarts', 2, *mpiexec], [*words, *more]).wait()
+                self.assertEqual(result.code, 0, str(result)[-3000:])
+                self.assertIn('attempt 2', result.text)
+                self.assertNotIn('Final model exists', result.text)
+                self.assertNotIn('tutti: ', result.text)
+                self.assertTrue(model.read_bytes() == expected, 'the model differs')
 
     def test_the_launcher_dies(self):
         """kill -9 of trainer launch leaves nothing behind."""

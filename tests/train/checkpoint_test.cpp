@@ -290,6 +290,45 @@ TEST(Checkpoint, TheSearchTakesAsLongAsThereAreFilesNotEpochs) {
   EXPECT_EQ(point->model, d / "m.7");
 }
 
+TEST(Checkpoint, ARunOfFewerEpochsThanAreDoneEndsWithTheModelOfItsLast) {
+  const Directory d;
+  run_ranks(2, [&](Communicator& comm) {
+    Trial run(d / "m", 9, comm);
+    run.start();
+    run.epochs(5);
+    std::vector<std::string> warnings;
+    for (const auto& [epochs, state] : {std::pair(5, true), std::pair(3, false)}) {
+      const auto point = find_resume_point(d / "m", epochs, comm, warnings);
+      ASSERT_TRUE(point);
+      EXPECT_TRUE(point->finished);
+      EXPECT_EQ(point->model, numbered_model_name(d / "m", epochs));
+      EXPECT_EQ(!point->checkpoint.empty(), state);
+      const ResumePoint copy = copy_model(*point, d / "m", comm);
+      if (comm.rank() == 0) {
+        EXPECT_EQ(slurp(d / "m"), slurp(point->model));
+        std::filesystem::remove(copy.model), std::filesystem::remove(d / "m.ckp");
+      }
+      comm.barrier();
+    }
+    EXPECT_TRUE(warnings.empty());
+  });
+}
+
+TEST(Checkpoint, ModelsOfARunThatKeptMoreAreRemoved) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial run(d / "m", 9, comm);
+    run.start();
+    run.epochs(6);
+  });
+  CheckpointFiles files{d / "m", 9};
+  remove_older_models(files, 6);
+  EXPECT_TRUE(std::filesystem::exists(d / "m.0"));
+  files.keep_models = 2;
+  remove_older_models(files, 6);
+  EXPECT_EQ(d.files(), (std::vector<std::string>{"m.5", "m.5.ckp", "m.6", "m.6.ckp"}));
+}
+
 TEST(Checkpoint, AnEarlierRunIsNotContinuedOnceItIsDiscarded) {
   const Directory d;
   run_ranks(1, [&](Communicator& comm) {
