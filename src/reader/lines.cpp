@@ -16,6 +16,7 @@ bool each_line(const std::string& path, const std::function<void(std::size_t, co
   if (!in) return false;
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     while (!line.empty() && is_blank(line.back())) line.pop_back();
     if (!line.empty()) f(number, line);
   }

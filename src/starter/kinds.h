@@ -14,7 +14,7 @@ namespace tutti::starter {
 
 struct Request {
   std::string train, test;  // files or folders; test may be empty
-  std::string label;        // of a table: a column's name or number; empty = the last one
+  std::string label;        // a table's column, by name or number, or a sequence's stream; empty = the last one
   std::string name;         // "my": the config is my.cntk; names of further files begin with it
 };
 
@@ -36,7 +36,10 @@ Starter look_at_sequences(const Request&);
 std::string filled(std::string text, const std::map<std::string, std::string>& values);
 // Epochs for about this many updates, at least 3 and at most 100.
 std::int64_t epochs_for(std::int64_t updates, std::int64_t samples, std::int64_t minibatch);
-// Calls `use` with each line of the file and its number from 1. Throws Error if it cannot be read.
+// Throws Error: "path:line: error: what", "fix: ...". Line 0 is the whole file or folder.
+[[noreturn]] void fail_at(const std::string& path, std::int64_t line, const std::string& what, const std::string& fix);
+// Calls `use` with each line of the file, without a byte order mark, and its number from 1. Throws Error if it cannot
+// be read.
 void each_line(const std::string& path, const std::function<void(std::string_view, std::int64_t)>& use);
 // The whole text as a number.
 bool as_number(std::string_view text, double& value);

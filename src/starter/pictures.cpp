@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <set>
+#include <ranges>
 
 #include "starter/kinds.h"
 #include "tutti/error.h"
@@ -33,9 +34,7 @@ struct IdxFile {
 IdxFile read_idx(const std::string& path, bool values) {
   const std::unique_ptr<gzFile_s, CloseGz> in(gzopen(path.c_str(), "rb"));
   std::array<unsigned char, 4> head{};
-  const auto fail = [&](const char* what) {
-    throw Error(fmt::format("{}: error: {}\nfix: an IDX file as those of MNIST, plain or gzip", path, what));
-  };
+  const auto fail = [&](const char* what) { fail_at(path, 0, what, "an IDX file as those of MNIST, plain or gzip"); };
   if (!in || gzread(in.get(), head.data(), 4) != 4 || head[0] != 0 || head[1] != 0 || head[3] == 0 || head[3] > 8)
     fail("this is no IDX file");
   IdxFile file;
@@ -53,12 +52,58 @@ IdxFile read_idx(const std::string& path, bool values) {
 }
 
 // "train-images-idx3-ubyte.gz" in the folder; empty if there is none.
-std::string file_with(const std::string& folder, const char* begin) {
+std::string file_with(const std::string& folder, const std::string& begin) {
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().starts_with(begin)) found.push_back(entry.path().string());
   std::ranges::sort(found);
   return found.empty() ? "" : found[0];
+}
+
+constexpr const char* kTwoClasses = "number the classes from 0; there must be two or more";
+
+struct IdxData {
+  std::string images, labels;  // files; empty if the folder has not both
+  std::vector<std::int64_t> axes;
+  int classes = 0;
+};
+
+// train-images... and train-labels..., or t10k-images... and t10k-labels...
+IdxData look_at_pair(const std::string& folder, const std::string& begin) {
+  if (!fs::is_directory(folder))
+    throw Error(fmt::format("new: '{}' is no folder\nfix: name the folder of {}-images-idx3-ubyte.gz and its labels",
+                            folder, begin));
+  IdxData data;
+  data.images = file_with(folder, begin + "-images"), data.labels = file_with(folder, begin + "-labels");
+  if (data.images.empty() || data.labels.empty()) return {};
+  data.axes = read_idx(data.images, false).axes;
+  const IdxFile l = read_idx(data.labels, true);
+  if (l.axes.size() != 1) fail_at(data.labels, 0, "a label is more than one byte", "write the number of the class");
+  if (l.axes[0] != data.axes[0])
+    fail_at(data.labels, 0, fmt::format("{} labels for {} images", l.axes[0], data.axes[0]),
+            "the files do not belong together");
+  data.classes = l.largest + 1;
+  return data;
+}
+
+// The data to test on, if there are any.
+IdxData look_at_idx_test(const Request& request, const IdxData& train) {
+  const std::string& folder = request.test.empty() ? request.train : request.test;
+  const IdxData test = look_at_pair(folder, "t10k");
+  if (test.images.empty()) {
+    if (request.test.empty()) return {};
+    throw Error(fmt::format(
+        "new: '{}' has no files t10k-images... and t10k-labels...\nfix: name the folder that has them", folder));
+  }
+  if (!std::ranges::equal(test.axes | std::views::drop(1), train.axes | std::views::drop(1)))
+    fail_at(test.images, 0, fmt::format("its samples are of another size than those of '{}'", train.images),
+            "test on samples of the same size");
+  if (test.classes > train.classes)
+    fail_at(test.labels, 0,
+            fmt::format("there is a label {}, and those of '{}' end at {}", test.classes - 1, train.labels,
+                        train.classes - 1),
+            "test on the classes that were trained");
+  return test;
 }
 
 constexpr const char* kConvolutions = R"(features = Input {(@WIDTH@:@HEIGHT@:@CHANNELS@)}    # width, height, channels
@@ -135,77 +180,139 @@ ImageSize size_of_image(const std::string& path) {
   return {};
 }
 
+struct SomeImage {
+  std::string path, named_at;  // "map.txt:3", or the path
+};
+
 struct ImageSet {
-  std::vector<std::string> classes;  // names of folders; of a map only their number counts
-  std::int64_t images = 0;
-  std::vector<std::string> some;  // paths
+  bool folder = false;
+  std::vector<std::string> names;  // of a folder's classes
+  std::int64_t images = 0, classes = 0;
+  std::int64_t last_class_line = 0;  // of a map, where its largest label stands
+  std::vector<SomeImage> some;
 };
 
 constexpr std::size_t kSome = 50;
+constexpr std::int64_t kMostImageClasses = 100'000;
+
+// What ImageReader finds in a folder (reader/image/image_list.cpp).
+std::vector<std::string> names_in(const fs::path& folder, bool folders) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') && entry.is_directory() == folders) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
 ImageSet look_into_folder(const std::string& folder) {
   ImageSet set;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory()) set.classes.push_back(entry.path().filename().string());
-  std::ranges::sort(set.classes);
-  for (const std::string& name : set.classes) {
-    std::size_t here = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(folder) / name)) {
-      if (!entry.is_regular_file()) continue;
-      ++set.images;
-      if (here++ < std::max<std::size_t>(kSome / set.classes.size(), 1)) set.some.push_back(entry.path().string());
-    }
+  set.folder = true, set.names = names_in(folder, true);
+  if (set.names.size() < 2)
+    fail_at(
+        folder, 0,
+        fmt::format("{} folder{} in it, and each class needs one", set.names.size(), set.names.size() == 1 ? "" : "s"),
+        fmt::format("{0}/cats/1.png, {0}/dogs/2.png; or name a map file with lines of path<TAB>label", folder));
+  set.classes = static_cast<std::int64_t>(set.names.size());
+  for (const std::string& name : set.names) {
+    const fs::path here = fs::path(folder) / name;
+    if (const auto inner = names_in(here, true); !inner.empty())
+      fail_at((here / inner[0]).string(), 0, "a folder inside of a class, whose images would not be read",
+              fmt::format("move its images to '{}', or name a map file with lines of path<TAB>label", here.string()));
+    const auto images = names_in(here, false);
+    set.images += static_cast<std::int64_t>(images.size());
+    for (const std::string& image : images | std::views::take(std::max<std::size_t>(kSome / set.names.size(), 1)))
+      set.some.push_back({(here / image).string(), (here / image).string()});
   }
-  if (set.classes.size() < 2)
-    throw Error(
-        fmt::format("{}: error: {} folder{} in it, and each class needs one\nfix: {}/cats/1.png, {}/dogs/2.png; or "
-                    "name a map file with lines of path<TAB>label",
-                    folder, set.classes.size(), set.classes.size() == 1 ? "" : "s", folder, folder));
+  if (set.images == 0) fail_at(folder, 0, "there are no images in its folders", "PNG or JPEG files in each of them");
   return set;
+}
+
+// The path and the class in a line of path<TAB>label or key<TAB>path<TAB>label.
+std::pair<std::string_view, std::int64_t> read_map_line(std::string_view line, const std::string& path,
+                                                        std::int64_t number) {
+  const auto tab = line.rfind('\t');
+  if (tab == line.npos)
+    fail_at(path, number, "no path<TAB>label", "write the image's path, a tab, and its class from 0");
+  const std::string_view label = trimmed(line.substr(tab + 1));
+  std::int64_t value = -1;
+  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), value);
+  if (error != std::errc() || end != label.data() + label.size() || value < 0 || value >= kMostImageClasses)
+    fail_at(path, number, fmt::format("the label '{}' is no class from 0 to {}", label, kMostImageClasses - 1),
+            "number the classes from 0, without gaps");
+  line = line.substr(0, tab);
+  if (const auto key = line.find('\t'); key != line.npos) line = line.substr(key + 1);
+  return {line, value};
 }
 
 ImageSet look_into_map(const std::string& path) {
   ImageSet set;
-  std::set<std::int64_t> labels;
   each_line(path, [&](std::string_view line, std::int64_t number) {
     if (trimmed(line).empty()) return;
-    const auto tab = line.rfind('\t');
-    double label = 0;
-    if (tab == line.npos || !as_number(line.substr(tab + 1), label) || label < 0)
-      throw Error(fmt::format(
-          "{}:{}: error: no path<TAB>label\nfix: write the image's path, a tab, and its class from 0", path, number));
-    labels.insert(static_cast<std::int64_t>(label));
+    const auto [image, label] = read_map_line(line, path, number);
+    if (label >= set.classes) set.classes = label + 1, set.last_class_line = number;
     ++set.images;
-    std::string_view image = line.substr(0, tab);
-    if (const auto key = image.rfind('\t'); key != image.npos) image = image.substr(key + 1);
     if (set.some.size() >= kSome || image.find(".zip@") != image.npos) return;
     const fs::path here = fs::path(path).parent_path();  // what "..." stands for
-    set.some.push_back(image.starts_with("...") ? (here / fs::path(image.substr(3)).relative_path()).string()
-                                                : std::string(image));
+    set.some.push_back(
+        {image.starts_with("...") ? (here / fs::path(image.substr(3)).relative_path()).string() : std::string(image),
+         fmt::format("{}:{}", path, number)});
   });
-  if (labels.empty()) throw Error(fmt::format("{}: error: the map is empty\nfix: lines of path<TAB>label", path));
-  for (std::int64_t i = 0; i <= *labels.rbegin(); ++i) set.classes.push_back(std::to_string(i));
+  if (set.images == 0) fail_at(path, 0, "the map is empty", "lines of path<TAB>label");
   return set;
 }
 
-// One size for all: theirs, if they have one that is small enough, else a small one that they are scaled to.
+ImageSet look_into(const std::string& path) {
+  return fs::is_directory(path) ? look_into_folder(path) : look_into_map(path);
+}
+
+// Class numbers must mean the same in both.
+void check_classes(const ImageSet& train, const ImageSet& test, const Request& r) {
+  if (train.folder != test.folder)
+    fail_at(r.test, 0,
+            fmt::format("this is a {0}, and '{2}' is a {1}", test.folder ? "folder" : "map",
+                        train.folder ? "folder" : "map", r.train),
+            "test on a folder if the training data are one, and on a map file if they are one");
+  for (const std::string& name : train.names)
+    if (!std::ranges::binary_search(test.names, name))
+      fail_at(r.test, 0, fmt::format("there is no folder '{}' in it, as in '{}'", name, r.train),
+              "make it, without images if there are none: the classes are numbered in the order of the folders");
+  for (const std::string& name : test.names)
+    if (!std::ranges::binary_search(train.names, name))
+      fail_at(r.test, 0, fmt::format("its folder '{}' is none of the classes of '{}'", name, r.train),
+              "remove it, or train on this class too");
+  if (test.classes > train.classes)
+    fail_at(
+        r.test, test.last_class_line,
+        fmt::format("there is a label {}, and those of '{}' end at {}", test.classes - 1, r.train, train.classes - 1),
+        "test on the classes that were trained");
+}
+
+constexpr std::int64_t kLeastPixels = 12;  // for two convolutions with pooling
+
+// One size for all: theirs, if they have one that is neither large nor tiny, else a small one that they are scaled to.
 ImageSize common_size(const ImageSet& set, bool& alike) {
   ImageSize common;
   alike = true;
-  for (const std::string& path : set.some) {
+  for (const auto& [path, named_at] : set.some) {
+    if (!fs::exists(path))
+      fail_at(named_at, 0, fmt::format("there is no image '{}'", path),
+              "correct the path; '...' at its start is the folder of the map");
     const ImageSize s = size_of_image(path);
     if (s.width <= 0 || s.height <= 0)
-      throw Error(fmt::format("{}: error: neither a PNG nor a JPEG image\nfix: convert or remove it", path));
+      fail_at(named_at, 0, fmt::format("'{}' is neither a PNG nor a JPEG image", path), "convert or remove it");
     alike = alike && (common.width == 0 || (common.width == s.width && common.height == s.height));
     if (common.width == 0) common = s;
-    common.channels = std::max(common.channels == 3 && &path != &set.some[0] ? 3 : s.channels, s.channels);
+    common.channels = std::max(common.channels, s.channels);
   }
   if (common.width == 0) common = {32, 32, 3}, alike = false;
-  if (!alike || common.width > 64 || common.height > 64) common.width = common.height = 32, alike = false;
+  const auto [least, most] = std::minmax(common.width, common.height);
+  if (!alike || most > 64 || least < kLeastPixels) common.width = common.height = 32, alike = false;
   return common;
 }
 
-std::string image_reader(const std::string& file, const ImageSize& size, std::size_t classes, bool trains) {
+std::string image_reader(const std::string& file, const ImageSize& size, std::int64_t classes, bool trains) {
   return fmt::format(
       "readerType = \"ImageReader\"\nfile = \"{}\"\nfeatures = [ width = {} ; height = {} ; channels = {} ; {} "
       "]\nlabels   = [ labelDim = {} ]",
@@ -218,68 +325,68 @@ std::string image_reader(const std::string& file, const ImageSize& size, std::si
 }  // namespace
 
 Starter look_at_idx(const Request& request) {
-  if (!fs::is_directory(request.train))
-    throw Error(fmt::format("new: '{}' is no folder\nfix: name the folder of train-images-idx3-ubyte.gz and its labels",
-                            request.train));
-  const std::string images = file_with(request.train, "train-images"),
-                    labels = file_with(request.train, "train-labels");
-  if (images.empty() || labels.empty())
+  const IdxData train = look_at_pair(request.train, "train");
+  if (train.images.empty())
     throw Error(fmt::format(
         "new: '{}' has no files train-images... and train-labels...\nfix: scripts/get_mnist.sh fetches MNIST",
         request.train));
-  const IdxFile i = read_idx(images, false), l = read_idx(labels, true);
-  const std::int64_t samples = i.axes[0];
-  if (l.axes.size() != 1 || l.axes[0] != samples)
-    throw Error(fmt::format("{}: error: {} labels for {} images\nfix: the files do not belong together", labels,
-                            l.axes[0], samples));
-  const int classes = l.largest + 1;
+  if (train.classes < 2) fail_at(train.labels, 0, "all labels are 0", kTwoClasses);
+  const IdxData test = look_at_idx_test(request, train);
+  const std::vector<std::int64_t>& axes = train.axes;
+  const std::int64_t samples = axes[0];
+  const int classes = train.classes;
   std::int64_t dim = 1;
-  for (std::size_t a = 1; a < i.axes.size(); ++a) dim *= i.axes[a];
-  const bool picture = i.axes.size() == 3 && i.axes[1] >= 12 && i.axes[2] >= 12;
-  const auto reader = [&](const std::string& x, const std::string& y) {
+  for (std::size_t a = 1; a < axes.size(); ++a) dim *= axes[a];
+  const bool picture = axes.size() == 3 && axes[1] >= kLeastPixels && axes[2] >= kLeastPixels;
+  const auto reader = [&](const IdxData& data) {
     return fmt::format(
         "readerType = \"IDXReader\"          # bytes become numbers from 0 to 1\nfeatures = [ file = \"{}\" ]\nlabels  "
         " = [ file = \"{}\" ; labelDim = {} ]",
-        x, y, classes);
+        data.images, data.labels, classes);
   };
   Starter s;
-  s.found = picture ? fmt::format("{} images of {} x {} pixels, {} classes", samples, i.axes[2], i.axes[1], classes)
+  s.found = picture ? fmt::format("{} images of {} x {} pixels, {} classes", samples, axes[2], axes[1], classes)
                     : fmt::format("{} samples of {} numbers, {} classes", samples, dim, classes);
-  s.network = filled(picture ? kConvolutions : kDense, {{"WIDTH", std::to_string(picture ? i.axes[2] : 0)},
-                                                        {"HEIGHT", std::to_string(picture ? i.axes[1] : 0)},
+  s.network = filled(picture ? kConvolutions : kDense, {{"WIDTH", std::to_string(picture ? axes[2] : 0)},
+                                                        {"HEIGHT", std::to_string(picture ? axes[1] : 0)},
                                                         {"CHANNELS", "1"},
                                                         {"CLASSES", std::to_string(classes)},
                                                         {"SCALED", "features"},
                                                         {"DIM", std::to_string(dim)}});
   s.sgd = sgd_of(samples);
-  s.train_reader = reader(images, labels);
-  const std::string& folder = request.test.empty() ? request.train : request.test;
-  const std::string test_images = file_with(folder, "t10k-images"), test_labels = file_with(folder, "t10k-labels");
-  if (!test_images.empty() && !test_labels.empty()) s.test_reader = reader(test_images, test_labels);
+  s.train_reader = reader(train);
+  if (!test.images.empty()) s.test_reader = reader(test);
   return s;
 }
 
 Starter look_at_images(const Request& request) {
-  const ImageSet set = fs::is_directory(request.train) ? look_into_folder(request.train) : look_into_map(request.train);
+  const ImageSet set = look_into(request.train);
+  if (set.classes < 2) fail_at(request.train, 0, "all labels are 0", kTwoClasses);
   bool alike = false;
   const ImageSize size = common_size(set, alike);
   Starter s;
-  s.found = fmt::format("{} images of {} classes, {} {} x {} pixels", set.images, set.classes.size(),
+  s.found = fmt::format("{} images of {} classes, {} {} x {} pixels", set.images, set.classes,
                         alike ? "of" : "scaled to", size.width, size.height);
-  if (fs::is_directory(request.train) && set.classes.size() <= 20) {
+  if (set.folder && set.classes <= 20) {
     s.found += "; classes:";
-    for (std::size_t c = 0; c < set.classes.size(); ++c)
-      s.found += fmt::format("{} {} {}", c ? "," : "", c, set.classes[c]);
+    for (std::size_t c = 0; c < set.names.size(); ++c)
+      s.found += fmt::format("{} {} {}", c ? "," : "", c, set.names[c]);
   }
   s.network =
       filled(kConvolutions, {{"WIDTH", std::to_string(size.width)},
                              {"HEIGHT", std::to_string(size.height)},
                              {"CHANNELS", std::to_string(size.channels)},
-                             {"CLASSES", std::to_string(set.classes.size())},
+                             {"CLASSES", std::to_string(set.classes)},
                              {"SCALED", "(features - Constant {128}) .* Constant {0.0156}    # pixels are 0 to 255"}});
   s.sgd = sgd_of(set.images);
-  s.train_reader = image_reader(request.train, size, set.classes.size(), true);
-  if (!request.test.empty()) s.test_reader = image_reader(request.test, size, set.classes.size(), false);
+  s.train_reader = image_reader(request.train, size, set.classes, true);
+  if (!request.test.empty()) {
+    const ImageSet test = look_into(request.test);
+    check_classes(set, test, request);
+    bool ignored = false;
+    common_size(test, ignored);  // refuses what is no image
+    s.test_reader = image_reader(request.test, size, set.classes, false);
+  }
   return s;
 }
 

@@ -26,7 +26,8 @@ constexpr const char* kUsage =
     "  text FILE        plain text, a sentence per line: a language model of words\n"
     "  sequence FILE    CTF lines with sequence ids: a label for each step, or one for each sequence\n"
     "  table FILE.csv   rows of numbers with a label column: classes, or a number to predict\n"
-    "A second file or folder is tested on. --label names the label of a table by its title or number (from 0).\n";
+    "A second file or folder is tested on; it has the same columns, classes or streams. --label names the label: a\n"
+    "table's column by its title or number (from 0), or a sequence's stream.\n";
 
 // NAME.cntk; its lines are below.
 constexpr const char* kConfig = R"(# @FILE@: made by 'trainer new @KIND@' from @DATA@
@@ -74,12 +75,13 @@ Test = [
 struct Kind {
   const char* name;
   Starter (*look)(const Request&);
+  bool has_label;  // of several columns or streams
 };
-constexpr Kind kKinds[] = {{"mnist", look_at_idx},
-                           {"images", look_at_images},
-                           {"text", look_at_text},
-                           {"sequence", look_at_sequences},
-                           {"table", look_at_table}};
+constexpr Kind kKinds[] = {{"mnist", look_at_idx, false},
+                           {"images", look_at_images, false},
+                           {"text", look_at_text, false},
+                           {"sequence", look_at_sequences, true},
+                           {"table", look_at_table, true}};
 
 std::string indented(const std::string& text, std::size_t by) {
   std::string out(by, ' ');
@@ -130,6 +132,24 @@ Words read_words(int argc, const char* const* argv) {
   return w;
 }
 
+// The config holds the paths in quotes; the command line holds the config's name without them.
+void check_names(const Words& w) {
+  const auto check = [](const std::string& what, const std::string& text, const char* unfit) {
+    const auto at = std::min(text.find_first_of(unfit), text.find(" #"));
+    if (at != text.npos)
+      throw Error(fmt::format("new: {} '{}' has a '{}' in it, which configs cannot hold\nfix: rename it", what, text,
+                              text[at] == ' ' ? " #" : text.substr(at, 1)));
+  };
+  for (const std::string& path : {w.request.train, w.request.test}) {
+    if (!path.empty() && !fs::exists(path))
+      throw Error(fmt::format("new: there is no '{}'\nfix: name the data: trainer new {} PATH", path, w.kind));
+    check("the path", path, "$\"\n");
+  }
+  check("the name", w.request.name, "$\"\n+#()[]{}");
+  if (fs::path(w.request.name).filename().empty())
+    throw Error(fmt::format("new: --name '{}' names no file\nfix: --name my writes my.cntk", w.request.name));
+}
+
 std::string text_of(const Words& w, const Starter& s) {
   const std::string file = w.request.name + ".cntk";
   const bool tested = !s.test_reader.empty();
@@ -152,14 +172,16 @@ int make(const Words& w) {
     throw Error(fmt::format("new: there is no kind '{}'\nfix: {}", w.kind,
                             did_you_mean(w.kind, {"mnist", "images", "text", "sequence", "table"},
                                          "mnist, images, text, sequence or table")));
-  for (const std::string& path : {w.request.train, w.request.test})
-    if (!path.empty() && !fs::exists(path))
-      throw Error(fmt::format("new: there is no '{}'\nfix: name the data: trainer new {} PATH", path, w.kind));
+  if (!w.request.label.empty() && !kind->has_label)
+    throw Error(fmt::format("new: --label has no meaning for {}\nfix: leave it out", w.kind));
+  check_names(w);
   Starter s = kind->look(w.request);
   s.files.emplace_back(w.request.name + ".cntk", text_of(w, s));
   for (const auto& [path, text] : s.files)
     if (fs::exists(path) && !w.force)
       throw Error(fmt::format("new: '{}' is there already\nfix: --name another, or --force to overwrite it", path));
+  std::error_code ignored;  // write_file says what cannot be written
+  fs::create_directories(fs::path(w.request.name).parent_path(), ignored);
   for (const auto& [path, text] : s.files) {
     write_file(path, [&](std::ostream& out) { out << text; });
     fmt::print("{} is written\n", path);
@@ -189,12 +211,18 @@ std::int64_t epochs_for(std::int64_t updates, std::int64_t samples, std::int64_t
   return std::clamp<std::int64_t>(updates * minibatch / std::max<std::int64_t>(samples, 1), 3, 100);
 }
 
+void fail_at(const std::string& path, std::int64_t line, const std::string& what, const std::string& fix) {
+  throw Error(fmt::format("{}{}: error: {}\nfix: {}", path, line > 0 ? fmt::format(":{}", line) : "", what, fix));
+}
+
 void each_line(const std::string& path, const std::function<void(std::string_view, std::int64_t)>& use) {
+  if (fs::is_directory(path)) throw Error(fmt::format("new: '{}' is a folder\nfix: name a file", path));
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(fmt::format("new: cannot read '{}'\nfix: check the path", path));
   std::string line;
   for (std::int64_t number = 1; std::getline(in, line); ++number) {
     if (line.ends_with('\r')) line.pop_back();
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     use(line, number);
   }
 }

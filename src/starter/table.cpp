@@ -2,12 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <set>
+#include <map>
 
 #include "starter/kinds.h"
-#include "tutti/error.h"
 
 namespace tutti::starter {
 namespace {
@@ -17,7 +15,7 @@ constexpr std::size_t kMostClasses = 1000, kFewIntegers = 30;
 std::string_view unquoted_field(std::string_view field) {
   field = trimmed(field);
   if (field.size() > 1 && field.front() == '"' && field.back() == '"') field = field.substr(1, field.size() - 2);
-  return field;
+  return trimmed(field);
 }
 
 std::vector<std::string_view> split_fields(std::string_view line, char delimiter) {
@@ -52,17 +50,25 @@ struct Column {
   bool whole = true;  // all numbers are whole
 };
 
+// A value of the label.
+struct Value {
+  std::int64_t rows = 0, first_line = 0;
+};
+
 class Table {
  public:
-  explicit Table(const Request& request) : request_(request) {
-    each_line(request.train, [&](std::string_view line, std::int64_t number) { take(line, number); });
-    if (rows == 0) fail(1, "there are no rows of data", "a line for each sample, with the same columns");
-    find_label();
-    // The label's values, now that its column is known.
-    each_line(request.train, [&](std::string_view line, std::int64_t number) {
-      if (number <= headers || trimmed(line).empty() || values.size() > kMostClasses) return;
-      values.insert(std::string(split_fields(line, delimiter)[label]));
+  // Of test data, `train` says what the columns are.
+  Table(const std::string& path, const std::string& label_name, const Table* train = nullptr) : path_(path) {
+    each_line(path, [&](std::string_view line, std::int64_t number) {
+      if (trimmed(line).empty()) return;
+      if (columns.empty()) {
+        const bool header = take_titles(line, number);
+        train ? adopt_columns(*train, number) : find_label(label_name);
+        if (header) return;
+      }
+      take(line, number);
     });
+    if (rows == 0) fail(1, "there are no rows of data", "a line for each sample, with the same columns");
     for (std::size_t c = 0; c < columns.size(); ++c)
       if (c != label && columns[c].texts > 0)
         fail(columns[c].first_text_line,
@@ -71,12 +77,7 @@ class Table {
              "remove the column or write numbers for its words; --label NAME if it is the label");
   }
 
-  bool regression() const {
-    const Column& c = columns[label];
-    if (c.texts > 0) return false;
-    const auto few = std::max<std::size_t>(2, std::min(kFewIntegers, static_cast<std::size_t>(rows) / 5));
-    return !c.whole || values.size() > few;
-  }
+  bool regression() const { return columns[label].texts == 0 && measured(); }
   // Classes are 0, 1, 2, ... as they stand.
   bool numbered() const {
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -84,36 +85,87 @@ class Table {
     return true;
   }
 
+  // Whether the label is one that can be learned.
+  void check_label() const {
+    const Column& c = columns[label];
+    const bool first = headers == 0 && c.texts > 0 && c.first_text_line == first_line_;
+    if (first && alone(c.first_text))
+      fail(first_line_, fmt::format("the label '{}' occurs in this line only", c.first_text),
+           "remove the line if it holds titles (numbers are taken for data), or add rows of this class");
+    if (c.texts > 0 && c.texts <= std::max<std::int64_t>(rows / 10, 1) && measured())
+      fail(c.first_text_line,
+           fmt::format("the label ('{}') is '{}', and {} of {} labels are numbers", c.name, c.first_text,
+                       rows - c.texts, rows),
+           first ? "remove the line if it holds titles, or write a number"
+                 : "write a number, or remove the line; if they are names of classes, put a letter before them");
+    if (!regression() && values.size() > kMostClasses)
+      fail(c.first_text_line,
+           fmt::format("'{}' has more than {} different values: is it the label?", c.name, kMostClasses),
+           "--label NAME of the column to predict");
+    if (!regression() && values.size() < 2)
+      fail(headers + 1, fmt::format("'{}' is the same in all rows", c.name), "--label NAME of the column to predict");
+  }
+
+  // Whether labels of the test data are known from the training data.
+  void check_label_of(const Table& test) const {
+    const Column& c = test.columns[label];
+    if (regression() && c.texts > 0)
+      test.fail(c.first_text_line, fmt::format("the label is '{}', and those of '{}' are numbers", c.first_text, path_),
+                "write a number, or remove the line");
+    if (regression()) return;
+    for (const auto& [value, seen] : test.values)
+      if (!values.contains(value))
+        test.fail(seen.first_line, fmt::format("the label '{}' is none of the {} of '{}'", value, values.size(), path_),
+                  "correct it, or train on rows of this class too");
+  }
+
+  const std::string& path() const { return path_; }
+
   char delimiter = ',';
   std::int64_t headers = 0, rows = 0;
   std::vector<Column> columns;
   std::size_t label = 0;
-  std::set<std::string> values;  // of the label
-
-  [[noreturn]] void fail(std::int64_t line, const std::string& what, const std::string& fix) const {
-    throw Error(fmt::format("{}:{}: error: {}\nfix: {}", request_.train, line, what, fix));
-  }
+  std::map<std::string, Value, std::less<>> values;  // of the label
 
  private:
+  [[noreturn]] void fail(std::int64_t line, const std::string& what, const std::string& fix) const {
+    fail_at(path_, line, what, fix);
+  }
+
+  // Whether the line holds titles; else columns have numbers, and the line is data.
+  bool take_titles(std::string_view line, std::int64_t number) {
+    delimiter = delimiter_of(line);
+    const auto fields = split_fields(line, delimiter);
+    double ignored = 0;
+    const bool header = std::ranges::none_of(fields, [&](auto f) { return as_number(f, ignored); });
+    for (std::size_t c = 0; c < fields.size(); ++c)
+      columns.push_back({header ? std::string(fields[c]) : fmt::format("column {}", c)});
+    if (header) headers = number;
+    if (columns.size() < 2)
+      fail(number, "one column only", "columns with commas, semicolons, tabs or blanks between them");
+    return header;
+  }
+
+  void adopt_columns(const Table& train, std::int64_t line) {
+    if (columns.size() != train.columns.size())
+      fail(line, fmt::format("{} columns, and '{}' has {}", columns.size(), train.path_, train.columns.size()),
+           "give both files the same columns");
+    label = train.label;
+    if (headers == 0 || train.headers == 0) return;
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      if (columns[c].name != train.columns[c].name)
+        fail(line,
+             fmt::format("column {} is '{}', and that of '{}' is '{}'", c, columns[c].name, train.path_,
+                         train.columns[c].name),
+             "give both files the same columns in the same order");
+  }
+
   void take(std::string_view line, std::int64_t number) {
-    if (trimmed(line).empty()) return;
-    if (columns.empty()) {
-      delimiter = delimiter_of(line);
-      const auto fields = split_fields(line, delimiter);
-      double ignored = 0;
-      const bool header = std::ranges::none_of(fields, [&](auto f) { return as_number(f, ignored); });
-      for (std::size_t c = 0; c < fields.size(); ++c)
-        columns.push_back({header ? std::string(fields[c]) : fmt::format("column {}", c)});
-      if (header) headers = number;
-      if (columns.size() < 2)
-        fail(number, "one column only", "columns with commas, semicolons, tabs or blanks between them");
-      if (header) return;
-    }
     const auto fields = split_fields(line, delimiter);
     if (fields.size() != columns.size())
       fail(number, fmt::format("{} columns, and the first line has {}", fields.size(), columns.size()),
            "give every line the same columns");
-    ++rows;
+    if (rows++ == 0) first_line_ = number;
     for (std::size_t c = 0; c < fields.size(); ++c) {
       Column& column = columns[c];
       double v = 0;
@@ -124,23 +176,44 @@ class Table {
       column.sum += v, column.squares += v * v;
       column.whole = column.whole && v == std::floor(v);
     }
+    if (fields[label].empty())
+      fail(number, fmt::format("the label ('{}') is missing", columns[label].name),
+           "write it, or remove the line; --label NAME if another column is the label");
+    if (const auto known = values.find(fields[label]); known != values.end())
+      ++known->second.rows;
+    else if (values.size() <= kMostClasses)
+      values[std::string(fields[label])] = {1, number};
   }
 
-  void find_label() {
+  void find_label(const std::string& name) {
     label = columns.size() - 1;
-    if (request_.label.empty()) return;
-    const auto named = std::ranges::find_if(columns, [&](const Column& c) { return c.name == request_.label; });
+    if (name.empty()) return;
+    const auto named = std::ranges::find_if(columns, [&](const Column& c) { return c.name == name; });
     double number = 0;
     if (named != columns.end())
       label = static_cast<std::size_t>(named - columns.begin());
-    else if (as_number(request_.label, number) && number >= 0 && number < static_cast<double>(columns.size()))
+    else if (as_number(name, number) && number >= 0 && number < static_cast<double>(columns.size()))
       label = static_cast<std::size_t>(number);
     else
-      fail(1, fmt::format("there is no column '{}'", request_.label),
+      fail(1, fmt::format("there is no column '{}'", name),
            fmt::format("--label {} or a number from 0 to {}", columns.back().name, columns.size() - 1));
   }
 
-  const Request& request_;
+  // Whether numbers of the label are quantities rather than names of classes.
+  bool measured() const {
+    const Column& c = columns[label];
+    const auto few = std::max<std::size_t>(2, std::min(kFewIntegers, static_cast<std::size_t>(rows) / 5));
+    return !c.whole || values.size() > few + static_cast<std::size_t>(c.texts);
+  }
+
+  // Whether one row has this label, and every other label has several.
+  bool alone(const std::string& value) const {
+    return values.size() > 1 &&
+           std::ranges::all_of(values, [&](const auto& v) { return (v.second.rows == 1) == (v.first == value); });
+  }
+
+  std::string path_;
+  std::int64_t first_line_ = 0;  // of data
 };
 
 constexpr const char* kClassifier = R"(@INPUTS@
@@ -200,8 +273,8 @@ std::string streams_of(const Table& t, bool regression, const std::string& mappi
                             mapping.empty() ? "" : fmt::format(" ; labelMappingFile = \"{}\"", mapping));
 }
 
-std::string reader_of(const Table& t, const std::string& file, const std::string& streams) {
-  std::string text = fmt::format("readerType = \"UCIFastReader\"\nfile = \"{}\"\n", file);
+std::string reader_of(const Table& t, const std::string& streams) {
+  std::string text = fmt::format("readerType = \"UCIFastReader\"\nfile = \"{}\"\n", t.path());
   if (t.delimiter != ' ')
     text += fmt::format("customDelimiter = \"{}\"\n",
                         t.delimiter == '\t' ? std::string("\\t") : std::string(1, t.delimiter));
@@ -212,22 +285,16 @@ std::string reader_of(const Table& t, const std::string& file, const std::string
 }  // namespace
 
 Starter look_at_table(const Request& request) {
-  const Table t(request);
+  const Table t(request.train, request.label);
+  t.check_label();
   const bool regression = t.regression();
   const Column& label = t.columns[t.label];
-  if (!regression && t.values.size() > kMostClasses)
-    t.fail(label.first_text_line,
-           fmt::format("'{}' has more than {} different values: is it the label?", label.name, kMostClasses),
-           "--label NAME of the column to predict");
-  if (!regression && t.values.size() < 2)
-    t.fail(t.headers + 1, fmt::format("'{}' is the same in all rows", label.name),
-           "--label NAME of the column to predict");
   Starter s;
   std::string mapping;
   if (!regression && !t.numbered()) {
     mapping = request.name + ".labels";
     std::string names;
-    for (const std::string& v : t.values) names += v + "\n";
+    for (const auto& [value, seen] : t.values) names += value + "\n";
     s.files.emplace_back(mapping, names);
   }
   std::string inputs, features;
@@ -252,8 +319,12 @@ Starter look_at_table(const Request& request) {
       epochs_for(4000, t.rows, minibatch), minibatch,
       std::max<std::int64_t>(epochs_for(4000, t.rows, minibatch) * 2 / 3, 1));
   const std::string streams = streams_of(t, regression, mapping);
-  s.train_reader = reader_of(t, request.train, streams);
-  if (!request.test.empty()) s.test_reader = reader_of(t, request.test, streams);
+  s.train_reader = reader_of(t, streams);
+  if (!request.test.empty()) {
+    const Table test(request.test, "", &t);
+    t.check_label_of(test);
+    s.test_reader = reader_of(test, streams);
+  }
   s.found = fmt::format("{} rows, {} numbers each; '{}' is {}", t.rows, t.columns.size() - 1, label.name,
                         regression ? "a number to predict" : fmt::format("one of {} classes", t.values.size()));
   return s;

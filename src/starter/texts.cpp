@@ -25,6 +25,18 @@ void each_word(std::string_view line, const Use& use) {
   }
 }
 
+// A sentence without the marks at its ends, which some texts have already.
+std::string_view sentence_of(std::string_view line) {
+  constexpr std::string_view mark = kEdge, blank = " \t";
+  line = trimmed(line);
+  if (line == mark) return {};
+  if (line.starts_with(mark) && blank.find(line[mark.size()]) != blank.npos) line = trimmed(line.substr(mark.size()));
+  if (line == mark) return {};
+  if (line.ends_with(mark) && blank.find(line[line.size() - mark.size() - 1]) != blank.npos)
+    line = trimmed(line.substr(0, line.size() - mark.size()));
+  return line;
+}
+
 constexpr const char* kLanguageModel = R"(words  = Input {@WORDS@, sparse = true}    # one-hot
 labels = Input {@WORDS@, sparse = true}    # the next word
 
@@ -45,7 +57,8 @@ std::string language_reader(const std::string& file, const std::string& list, st
 file = "{3}"
 nbruttsineachrecurrentiter = 0    # as many sentences as fit into minibatchSize words
 words   = [ mode = "softmax" ]    # the input, and labels that are one-hot
-labelIn = [ labelType = "category" ; labelDim = {0} ; labelMappingFile = "{1}" ; beginSequence = "{2}" ; endSequence = "{2}" ]
+labelIn = [ labelType = "category" ; labelDim = {0} ; labelMappingFile = "{1}"
+            beginSequence = "{2}" ; endSequence = "{2}" ]
 labels  = [ labelType = "nextWord" ; labelDim = {0} ; labelMappingFile = "{1}" ])",
                      words, list, kEdge, file);
 }
@@ -56,13 +69,20 @@ struct Stream {
   std::string name;
   bool sparse = false;
   std::int64_t dim = 0, samples = 0;
-  bool one_hot = true;   // every sample has a single 1
-  bool numbers = false;  // something else than 0 and 1
+  std::int64_t dim_line = 0;  // where a sample has so many values first
+  bool one_hot = true;        // every sample has a single 1
+  bool numbers = false;       // something else than 0 and 1
 };
 
 struct SequenceFile {
   std::vector<Stream> streams;
   std::int64_t lines = 0, sequences = 0;
+
+  // The stream's place; the number of streams if there is none.
+  std::size_t find(const std::string& name) const {
+    return static_cast<std::size_t>(std::ranges::find(streams, name, &Stream::name) - streams.begin());
+  }
+  bool once_per_sequence(const Stream& x, const Stream& y) const { return y.samples < lines && x.samples > y.samples; }
 };
 
 void read_sample(std::string_view text, Stream& s) {
@@ -106,9 +126,12 @@ SequenceFile read_ctf(const std::string& path) {
       const std::string name(part.substr(0, blank));
       at = end;
       if (name.empty() || name[0] == '#') continue;
-      auto known = std::ranges::find_if(file.streams, [&](const Stream& s) { return s.name == name; });
-      if (known == file.streams.end()) known = file.streams.insert(known, Stream{name});
-      read_sample(part.substr(blank), *known);
+      const std::size_t known = file.find(name);
+      if (known == file.streams.size()) file.streams.push_back(Stream{name});
+      Stream& stream = file.streams[known];
+      const std::int64_t dim = stream.dim;
+      read_sample(part.substr(blank), stream);
+      if (stream.dim > dim) stream.dim_line = number;
     }
   });
   if (file.streams.size() < 2)
@@ -138,7 +161,8 @@ model = Sequential (@EMBEDDING@
     RecurrentLSTMLayer {50} :
     BS.Sequences.Last :
     LinearLayer {@CLASSES@})
-z = ReconcileDynamicAxis (model (features), labels))";
+p = model (features)                    # needs no labels, for predictions
+z = ReconcileDynamicAxis (p, labels))";
 
 constexpr const char* kClassCriteria = R"(
 
@@ -146,13 +170,13 @@ ce   = CrossEntropyWithSoftmax (labels, z)    # what is minimised
 errs = ClassificationError (labels, z)        # the share of wrong answers
 criterionNodes  = (ce)
 evaluationNodes = (errs)
-outputNodes     = (z))";
+outputNodes     = (@OUTPUT@))";
 
 constexpr const char* kNumberCriteria = R"(
 
 mse = SquareError (labels, z)    # what is minimised
 criterionNodes = (mse)
-outputNodes    = (z))";
+outputNodes    = (@OUTPUT@))";
 
 std::string sequence_reader(const std::string& file, const Stream& x, const Stream& y) {
   const auto block = [](const char* name, const Stream& s) {
@@ -163,15 +187,57 @@ std::string sequence_reader(const std::string& file, const Stream& x, const Stre
                      block("features", x), block("labels  ", y));
 }
 
+// The label's place among the streams: the one asked for, or named so, or the last one.
+std::size_t find_label(const SequenceFile& file, const Request& request) {
+  if (!request.label.empty()) {
+    const std::size_t asked = file.find(request.label);
+    if (asked < file.streams.size()) return asked;
+    fail_at(request.train, 0, fmt::format("there is no stream '{}'", request.label),
+            fmt::format("--label {}", file.streams.back().name));
+  }
+  std::size_t label = file.streams.size() - 1;
+  for (std::size_t i = 0; i < file.streams.size(); ++i)
+    if (const std::string& n = file.streams[i].name; n == "y" || n == "Y" || n.starts_with("label")) label = i;
+  return label;
+}
+
+// Test data must have the streams of the training data; of sparse ones, the larger dimension of both is taken.
+void adopt_test(const Request& request, const SequenceFile& train, Stream& x, Stream& y) {
+  const SequenceFile test = read_ctf(request.test);
+  for (Stream* of_train : {&x, &y}) {
+    const std::size_t at = test.find(of_train->name);
+    if (at == test.streams.size())
+      fail_at(request.test, 1, fmt::format("there is no stream '{}', as in '{}'", of_train->name, request.train),
+              "give both files the same streams");
+    const Stream& s = test.streams[at];
+    const auto form = [](const Stream& f) {
+      return fmt::format("{} values ({})", f.dim, f.sparse ? "sparse" : "dense");
+    };
+    if (s.sparse != of_train->sparse || (!s.sparse && s.dim != of_train->dim))
+      fail_at(request.test, s.dim_line,
+              fmt::format("'{}' has {}, and in '{}' {}", s.name, form(s), request.train, form(*of_train)),
+              "write both files alike");
+    of_train->dim = std::max(of_train->dim, s.dim);
+  }
+  const bool once = train.once_per_sequence(x, y);
+  if (test.lines > test.sequences &&
+      once != test.once_per_sequence(test.streams[test.find(x.name)], test.streams[test.find(y.name)]))
+    fail_at(request.test, 0,
+            fmt::format("'{}' is not there once for each {}, as in '{}'", y.name, once ? "sequence" : "step",
+                        request.train),
+            "write both files alike");
+}
+
 }  // namespace
 
 Starter look_at_text(const Request& request) {
   std::map<std::string, std::int64_t> counts;
   std::int64_t lines = 0, words = 0;
   each_line(request.train, [&](std::string_view line, std::int64_t) {
-    if (trimmed(line).empty()) return;
+    const std::string_view sentence = sentence_of(line);
+    if (sentence.empty()) return;
     ++lines;
-    each_word(line, [&](std::string_view w) { ++counts[std::string(w)], ++words; });
+    each_word(sentence, [&](std::string_view w) { ++counts[std::string(w)], ++words; });
   });
   if (lines < 2)
     throw Error(
@@ -190,17 +256,20 @@ Starter look_at_text(const Request& request) {
   const std::string vocabulary = request.name + ".words", train = request.name + ".train.txt",
                     test = request.name + ".test.txt";
   std::string train_text, test_text;
-  const auto mark = [](std::string_view line) { return fmt::format("{} {} {}\n", kEdge, trimmed(line), kEdge); };
+  const auto add = [](std::string_view sentence, std::string& text) {
+    if (!sentence.empty()) text += fmt::format("{} {} {}\n", kEdge, sentence, kEdge);
+  };
   std::int64_t number = 0;
   // Without a text of its own, every tenth line is tested on.
   each_line(request.train, [&](std::string_view line, std::int64_t) {
-    if (trimmed(line).empty()) return;
-    (request.test.empty() && ++number % 10 == 0 ? test_text : train_text) += mark(line);
+    const std::string_view sentence = sentence_of(line);
+    const bool tests = request.test.empty() && !sentence.empty() && ++number % 10 == 0;
+    add(sentence, tests ? test_text : train_text);
   });
-  if (!request.test.empty())
-    each_line(request.test, [&](std::string_view line, std::int64_t) {
-      if (!trimmed(line).empty()) test_text += mark(line);
-    });
+  if (!request.test.empty()) {
+    each_line(request.test, [&](std::string_view line, std::int64_t) { add(sentence_of(line), test_text); });
+    if (test_text.empty()) fail_at(request.test, 1, "there is no text", "write a sentence per line");
+  }
   s.files = {{vocabulary, list}, {train, train_text}};
   s.network = filled(kLanguageModel, {{"WORDS", std::to_string(size)}});
   const std::int64_t epochs = epochs_for(3000, words, 500);
@@ -220,15 +289,10 @@ Starter look_at_text(const Request& request) {
 
 Starter look_at_sequences(const Request& request) {
   const SequenceFile file = read_ctf(request.train);
-  // Labels are named so, or the stream that comes last.
-  std::size_t label = file.streams.size() - 1;
-  for (std::size_t i = 0; i < file.streams.size(); ++i)
-    if (const std::string& n = file.streams[i].name;
-        n == "y" || n == "Y" || n.starts_with("label") || n == request.label)
-      label = i;
-  Stream y = file.streams[label];
-  const Stream& x = file.streams[label == 0 ? 1 : 0];
-  const bool per_sequence = y.samples < file.lines && x.samples > y.samples;
+  const std::size_t label = find_label(file, request);
+  Stream y = file.streams[label], x = file.streams[label == 0 ? 1 : 0];
+  const bool per_sequence = file.once_per_sequence(x, y);
+  if (!request.test.empty()) adopt_test(request, file, x, y);
   const bool classes = y.one_hot && y.dim > 1;
   Starter s;
   const std::string base = filled(per_sequence ? kSequenceClassifier : kTagger,
@@ -237,7 +301,7 @@ Starter look_at_sequences(const Request& request) {
                                    {"CLASSES", std::to_string(y.dim)},
                                    {"LABELS_SPARSE", y.sparse ? ", sparse = true" : ""},
                                    {"EMBEDDING", x.sparse && x.dim > 100 ? "\n    EmbeddingLayer {100} :" : ""}});
-  s.network = base + (classes ? kClassCriteria : kNumberCriteria);
+  s.network = base + filled(classes ? kClassCriteria : kNumberCriteria, {{"OUTPUT", per_sequence ? "p" : "z"}});
   const std::int64_t minibatch =
       std::clamp<std::int64_t>(file.lines / std::max<std::int64_t>(file.sequences, 1) * 20, 100, 2000);
   const std::int64_t epochs = epochs_for(2000, file.lines, minibatch);
@@ -252,6 +316,8 @@ Starter look_at_sequences(const Request& request) {
       y.name,
       classes ? fmt::format("one of {} classes", y.dim) : fmt::format("{} number{}", y.dim, y.dim == 1 ? "" : "s"),
       per_sequence ? "sequence" : "step");
+  for (const Stream& other : file.streams)
+    if (other.name != x.name && other.name != y.name) s.found += fmt::format("; '{}' is not used", other.name);
   return s;
 }
 

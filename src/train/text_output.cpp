@@ -152,6 +152,7 @@ std::vector<std::string> read_label_mapping(const std::string& path) {
   std::vector<std::string> labels;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (labels.empty() && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     labels.push_back(line);
   }
   while (!labels.empty() && labels.back().empty()) labels.pop_back();

@@ -111,6 +111,158 @@ class NewTest(support.TrainerTest):
         self.assertIn("one of 129 classes for each step", self.new('sequence', support.data_or_skip('atis') / 'atis.train.ctf'))
         self.run_trainer(['--check', 'configFile=my.cntk'])
 
+    def pictures(self, folder, names, size=16):
+        bars = picture_files.bars(4 * len(names), len(names), size)
+        picture_files.write_folders(self.directory / folder, bars, names)
+
+    def refused(self, *words):
+        """What `trainer new` says, on one line; it writes nothing."""
+        text = self.new(*words, expect=2)
+        self.assertIn('fix: ', text)
+        self.assertFalse((self.directory / 'my.cntk').exists())
+        return text.replace('\n', ' ')
+
+    def test_images_to_test_on_have_the_same_classes(self):
+        self.pictures('train', ('cat', 'dog', 'owl'))
+        self.pictures('test', ('dog', 'owl'))
+        self.assertIn("test: error: there is no folder 'cat' in it", self.refused('images', 'train', 'test'))
+        self.pictures('test', ('cat', 'dog', 'fox', 'owl'))
+        self.assertIn("test: error: its folder 'fox' is none of the classes", self.refused('images', 'train', 'test'))
+        self.write('map.txt', 'train/cat/0.png\t0\ntrain/dog/1.png\t1\n')
+        self.assertIn("map.txt: error: this is a map, and 'train' is a folder",
+                      self.refused('images', 'train', 'map.txt'))
+        self.write('more.txt', 'train/cat/0.png\t1\ntrain/dog/1.png\t2\n')
+        self.assertIn('more.txt:2: error: there is a label 2', self.refused('images', 'map.txt', 'more.txt'))
+        (self.directory / 'same/cat').mkdir(parents=True)  # a class without images
+        self.pictures('same', ('dog', 'owl'))
+        self.new('images', 'train', 'same')
+        self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1]]'])
+
+    def test_table_to_test_on_has_the_same_columns(self):
+        self.write('train.csv', 'a,b,k\n' + '0.5,1,x\n0.7,2,y\n' * 20)
+        self.write('turned.csv', 'b,a,k\n1,0.5,x\n')
+        self.assertIn("turned.csv:1: error: column 0 is 'b', and that of 'train.csv' is 'a'",
+                      self.refused('table', 'train.csv', 'turned.csv'))
+        self.write('wide.csv', 'a,b,c,k\n1,0.5,2,x\n')
+        self.assertIn("wide.csv:1: error: 4 columns, and 'train.csv' has 3",
+                      self.refused('table', 'train.csv', 'wide.csv'))
+        self.write('other.csv', 'a,b,k\n1,0.5,x\n2,0.7,z\n')
+        self.assertIn("other.csv:3: error: the label 'z' is none of the 2",
+                      self.refused('table', 'train.csv', 'other.csv'))
+        (self.directory / 'folder').mkdir()
+        self.assertIn("'folder' is a folder", self.refused('table', 'train.csv', 'folder'))
+        self.write('plain.csv', '0.5,1,x\n0.7,2,y\n')
+        self.new('table', 'train.csv', 'plain.csv')
+        train, test = (self.directory / 'my.cntk').read_text().split('Test = [')
+        self.assertIn('headerLines = 1', train)
+        self.assertNotIn('headerLines', test)
+        text = self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1]]']).text
+        self.assertRegex(text, r'Final Results:.* \* 2\b')  # both rows
+
+    def test_arrays_and_sequences_to_test_on(self):
+        picture_files.write_idx(self.directory / 'digits', 'train', picture_files.bars(20))
+        picture_files.write_idx(self.directory / 'small', 't10k', picture_files.bars(20, size=12))
+        self.assertIn('its samples are of another size', self.refused('mnist', 'digits', 'small'))
+        self.assertIn("'digits' has no files t10k-images", self.refused('mnist', 'digits', 'digits'))
+        picture_files.write_idx(self.directory / 'more', 't10k', picture_files.bars(20, 4))
+        self.assertIn('there is a label 3', self.refused('mnist', 'digits', 'more'))
+        self.write('train.ctf', '0 |x 1 2 |y 0 1\n1 |x 1 2 |y 1 0\n')
+        self.write('wide.ctf', '0 |x 1 2 |y 0 1\n1 |x 1 2 3 |y 1 0\n')
+        self.assertIn("wide.ctf:2: error: 'x' has 3 values", self.refused('sequence', 'train.ctf', 'wide.ctf'))
+        self.write('other.ctf', '0 |z 1 2 |y 0 1\n')
+        self.assertIn("other.ctf:1: error: there is no stream 'x'", self.refused('sequence', 'train.ctf', 'other.ctf'))
+
+    def test_images_are_those_that_the_reader_finds(self):
+        self.pictures('all', ('a', 'b', '.ipynb_checkpoints'))
+        self.write('all/a/.DS_Store', 'no image')
+        self.assertIn('8 images of 2 classes, of 16 x 16 pixels; classes: 0 a, 1 b', self.new('images', 'all'))
+        self.run_trainer(['--dry-run', 'configFile=my.cntk'])
+        (self.directory / 'my.cntk').unlink()
+        self.pictures('all/a', ('2020', '2021'))
+        self.assertIn('all/a/2020: error: a folder inside of a class', self.refused('images', 'all'))
+
+    def test_missing_labels(self):
+        rows = [f'{i},{i + 0.25}\n' for i in range(60)]
+        for value, said in (('', 't.csv:12: error: the label'), ('NA', "t.csv:12: error: the label ('price') is 'NA'")):
+            self.write('t.csv', 'a,price\n' + ''.join(rows[:10]) + f'5,{value}\n' + ''.join(rows))
+            self.assertIn(said, self.refused('table', 't.csv'))
+        self.write('t.csv', 'a,kind\n1,x\n2,\n3,y\n')
+        self.assertIn("t.csv:3: error: the label ('kind') is missing", self.refused('table', 't.csv'))
+        self.write('t.csv', '2019,2020,kind\n' + '1,2,x\n3,4,y\n' * 9)  # titles that look like data
+        self.assertIn("t.csv:1: error: the label 'kind' occurs in this line only", self.refused('table', 't.csv'))
+
+    def test_quoted_labels_with_blanks(self):
+        self.write('t.csv', '1,"a "\n2," b"\n3," a"\n' * 10)
+        self.assertIn('one of 2 classes', self.new('table', 't.csv'))
+        self.assertEqual((self.directory / 'my.labels').read_text(), 'a\nb\n')
+        self.run_trainer(['--dry-run', 'configFile=my.cntk'])
+
+    def test_text_with_marks(self):
+        self.write('book.txt', '</s> one two </s>\n</s>\none two\n</s> </s>\n</s>one two</s>\n' * 2)
+        self.assertIn('6 sentences of 12 words', self.new('text', 'book.txt'))
+        self.assertEqual((self.directory / 'my.train.txt').read_text(),
+                         ('</s> one two </s>\n' * 2 + '</s> </s>one two</s> </s>\n') * 2)
+
+    def test_maps_with_mistakes(self):
+        self.pictures('all', ('a', 'b'))
+        for line, said in (('all/b/1.png\t2000000000', "map.txt:2: error: the label '2000000000' is no class"),
+                           ('all/b/1.png\t0.5', "map.txt:2: error: the label '0.5' is no class"),
+                           ('all/b/9.png\t1', "map.txt:2: error: there is no image 'all/b/9.png'"),
+                           ('all/b/1.png\t0', 'map.txt: error: all labels are 0')):
+            self.write('map.txt', f'all/a/0.png\t0\n{line}\n')
+            self.assertIn(said, self.refused('images', 'map.txt'))
+        picture_files.write_idx(self.directory / 'one', 'train', picture_files.bars(20, 1))
+        self.assertIn('all labels are 0', self.refused('mnist', 'one'))
+
+    def test_tiny_images(self):
+        self.pictures('all', ('a', 'b'), size=3)
+        self.assertIn('scaled to 32 x 32 pixels', self.new('images', 'all'))
+        self.run_trainer(['--dry-run', 'configFile=my.cntk'])
+
+    def test_names_of_files(self):
+        rows = '1,0\n2,1\n' * 4
+        for path in ('a$b.csv', 'a"b.csv', 'a #b.csv'):
+            self.write(path, rows)
+            self.assertIn('which configs cannot hold', self.refused('table', path))
+        self.write('t.csv', rows)
+        for name in ('', 'sub/', 'c++', 'a$b', 'a"b', 'a#b', 'a(b'):
+            self.assertIn('name', self.refused('table', 't.csv', '--name', name))
+        self.new('table', 't.csv', '--name', 'sub/dir/mine')
+        self.run_trainer(['--dry-run', 'configFile=sub/dir/mine.cntk'])
+
+    def test_prediction_for_sequences_without_labels(self):
+        self.write('whole.ctf', '0 |x 1 |y 0 1\n0 |x 2\n1 |x -1 |y 1 0\n1 |x -2\n' + ''.join(
+            f'{i} |x {i % 2 * 2 - 1} |y {i % 2} {1 - i % 2}\n{i} |x 0\n' for i in range(2, 40)))
+        self.new('sequence', 'whole.ctf')
+        self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1]]'])
+        self.write('new.ctf', '0 |features 1\n0 |features 2\n1 |features -1\n')
+        lines = self.run_trainer(['predict', 'output/my/my.dnn', '--input', 'new.ctf']).stdout.splitlines()
+        self.assertEqual(len(lines), 3, lines)  # titles and two sequences
+
+    def test_files_with_a_byte_order_mark(self):
+        self.write('titles.csv', '\ufeffkind,a\n' + 'x,1\ny,2\n' * 10)
+        self.assertIn("'kind' is one of 2 classes", self.new('table', 'titles.csv', '--label', 'kind'))
+        self.write('my.labels', '\ufeffx\ny\n')
+        self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1]]'])
+        self.write('new.ctf', '|features 1\n')
+        text = self.run_trainer(['predict', 'output/my/my.dnn', '--input', 'new.ctf', '--classes', 'my.labels']).stdout
+        self.assertTrue(text.splitlines()[0].endswith(',x,y'), text)
+        self.write('plain.csv', '\ufeff1,x\n' + '2,y\n1,x\n' * 10)
+        self.assertIn('21 rows', self.new('table', 'plain.csv', '--name', 'plain'))
+        self.run_trainer(['--dry-run', 'configFile=plain.cntk'])
+        self.pictures('all', ('a', 'b'))
+        self.write('map.txt', '\ufeffall/a/0.png\t0\nall/b/1.png\t1\n')
+        self.assertIn('2 images', self.new('images', 'map.txt', '--name', 'map'))
+
+    def test_labels_that_are_asked_for(self):
+        self.pictures('all', ('a', 'b'))
+        self.assertIn('--label has no meaning for images', self.refused('images', 'all', '--label', 'nosuch'))
+        self.write('t.ctf', '0 |a 1 |b 0 1 |y 0 1\n0 |a 2 |b 1 0 |y 1 0\n')
+        self.assertIn("there is no stream 'nosuch'", self.refused('sequence', 't.ctf', '--label', 'nosuch'))
+        self.assertIn("'y' one of 2 classes for each step; 'b' is not used", self.new('sequence', 't.ctf'))
+        self.assertIn("'b' one of 2 classes for each step; 'y' is not used",
+                      self.new('sequence', 't.ctf', '--label', 'b', '--force'))
+
     def test_mistakes(self):
         self.write('t.csv', 'a,b,c\n1,2,x\n3,oops,y\n')
         self.write('one.txt', 'no columns\n')

@@ -16,7 +16,7 @@ namespace {
 
 std::string_view unquoted(std::string_view s) {
   if (s.size() >= 2 && s.front() == '"' && s.back() == '"') s = s.substr(1, s.size() - 2);
-  return s;
+  return trimmed(s);
 }
 
 // The one file of the block and its streams.
@@ -131,6 +131,7 @@ const SequenceIndex& UciSource::index() {
   std::uint64_t chunk_begin = 0;
   file_.expect(MappedFile::Access::in_order);
   each_line_of(text, [&](std::size_t number, std::uint64_t begin, std::string_view line) {
+    if (begin == 0 && line.starts_with("\xEF\xBB\xBF")) begin = 3, line.remove_prefix(begin);
     if (static_cast<std::int64_t>(number) <= options_.header_lines || trimmed(line).empty()) return;
     if (const auto fault = parse(line, row_.data())) {
       budget_.fault({line_place(options_.file, number, line, fault->part), fault->message, fault->fix});
