@@ -2,6 +2,7 @@
 """reproduce -- the command line of scripts/reproduce.sh: finds the sources in this folder (common.py says how to add one) and runs them."""
 import argparse
 import importlib
+import math
 import os
 import pathlib
 import signal
@@ -56,8 +57,8 @@ def check(options, chosen):
             sys.exit(f"error: {source} has no part '{unknown[0]}'; it has {', '.join(module.PARTS)}")
     if options.name and not (options.name[0].islower() and options.name.isalnum() and options.name == options.name.lower() and len(options.name) <= 11):
         sys.exit(f"error: --name wants a small letter and up to 10 small letters and digits, not '{options.name}'")
-    if options.minutes is not None and options.minutes <= 0:
-        sys.exit('error: --minutes must be more than nothing')
+    if options.minutes is not None and not 0 < options.minutes < math.inf:
+        sys.exit(f'error: --minutes must be more than 0, and finite, not {options.minutes:g}\nfix: --minutes 10')
 
 
 def main():

@@ -140,10 +140,12 @@ def t2(bench, page, speed):
     page.text('Here efficiency is the speed-up divided by the nodes that work, as the source has it in this table. Every second row is ours: the same number of '
               'nodes, all of which work and serve.')
     page.items([sharing(speed, shared[key], key) for key in published])
+    one = speed.gain((1, 0, ''))
     page.plot('t2', svg.lines('Speed-up by nodes', 'nodes, servers included', 'speed-up', {
         'dedicated servers, published': [(1, 1), *((nodes_of(*k), v[1]) for k, v in T2.items())],
-        'dedicated servers, here': [(1, 1), *((nodes_of(*k), speed.gain(k)) for k in published)],
-        'all nodes work and serve, here': [(1, 1), *((k[0], speed.gain(k)) for k in shared.values())]}), 'speed-up by nodes')
+        'dedicated servers, here': [(1, one), *((nodes_of(*k), speed.gain(k)) for k in published)],
+        'all nodes work and serve, here': [(1, one), *((k[0], speed.gain(k)) for k in shared.values())]}),
+              'speed-up by nodes')
 
 
 class Accuracy:

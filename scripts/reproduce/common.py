@@ -244,6 +244,7 @@ class Bench:
         self.limit = 60 * (options.minutes or (QUICK_MINUTES if self.quick else FULL_MINUTES))
         self.started = time.monotonic()
         self.skipped = []      # what did not fit into the time or failed, in words
+        self.missing = set()   # data that cannot be had
         self.hosts_used = []   # (number of hosts, ranks per host)
         self.why_not = '--no-hosts was given' if options.no_hosts else can_emulate()
         self.emulated = not self.why_not
@@ -302,18 +303,26 @@ class Bench:
         return Hosts(self, number, rate, min(per_host, cores()))
 
     def dataset(self, name):
-        """The folder of mnist, cifar10 or atis, with a copy or download of the data where they are missing."""
+        """The folder of mnist, cifar10 or atis, with a copy or download of the data where they are missing; None, and
+        the page says so, if they cannot be had."""
         folder, there = self.options.data.resolve() / name, {'mnist': 't10k-labels-idx1-ubyte.gz', 'cifar10': 'test_map.txt', 'atis': 'atis.test.ctf'}[name]
+        if name in self.missing:
+            return None
         if not (folder / there).exists():
             self.say(f'getting {name} into {folder}')
             begin = time.monotonic()
             origin = self.options.data_from and self.options.data_from.resolve() / name
+            if origin and not origin.exists():
+                origin = None
             if origin and name == 'cifar10':
                 origin = next(iter(sorted(p for p in origin.iterdir() if '.tar' in p.name)), origin)
             done = subprocess.run([ROOT / 'scripts' / f'get_{name}.sh', *(['--from', origin] if origin else []), folder], check=False)
-            if done.returncode != 0:
-                sys.exit(f'error: scripts/get_{name}.sh could not get the data; --data names a folder that has them')
             self.started += time.monotonic() - begin  # does not count
+            if done.returncode != 0:
+                self.missing.add(name)
+                self.skip(f'all runs on {name}',
+                          f'scripts/get_{name}.sh could not get the data; --data names a folder that has them')
+                return None
         return folder
 
     def run(self, name, config, *settings, hosts, ranks=None, command='Train', section='Train', estimate=0, threads=1, intervals=False,

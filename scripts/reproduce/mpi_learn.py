@@ -22,6 +22,8 @@ VALUES = 3263                                           # weights of the network
 SLOWER = 60
 MASTER_SERVES = .6                                      # share of the workers whose exchanges, of batch 100, fill the master's link
 GROUP = 5                                               # workers of a lower master
+TEST_EVENTS = 10000
+DRAWN = 400                                             # events that are drawn in a second
 
 METHODS = {
     'one master': 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[push=gradients;servers=1]',
@@ -126,25 +128,35 @@ def by_workers(bench, page, speed, hosts):
     base = speed.alone(hosts)
     found = {(n, w): speed.run(hosts, n, w, 100) for w in reversed(counts) for n in names if fits(n, w)}
     page.section('Speed-up by workers, batch 100')
-    page.table(['workers', 'published', *names], [['1', '1', *['1.00'] * len(names)]] + [
+    one = speed_up(base, base)
+    page.table(['workers', 'published', *names], [['1', '1', *[text(one)] * len(names)]] + [
         [str(w), text(SPEED_UP.get(w), 0) or ('≈ linear' if w < 10 else None), *(text(speed_up(found.get((n, w)), base)) for n in names)] for w in counts])
     page.text(f'Published: linear to about 10 workers, 30 at 60. *one master*: a rank that only serves, as in the source. *sharded servers*: every worker serves a part of the weights. '
               f'*masters of {GROUP}*: {GROUP} workers each share a master of their own, which exchanges with a master of masters when each worker has made a step.')
     page.plot('workers', svg.lines('Speed-up by workers, batch 100', 'workers', 'speed-up', {
-        'linear': [(1, 1), (max(counts), max(counts))], **{n: [(1, 1), *((w, speed_up(found.get((n, w)), base)) for w in counts)] for n in names}}), 'speed-up by workers')
+        'linear': [(1, 1), (max(counts), max(counts))],
+        **{n: [(1, one), *((w, speed_up(found.get((n, w)), base)) for w in counts)] for n in names}}),
+              'speed-up by workers')
 
 
 def make_events(bench, count):
+    """The folder with so many events; None if no time is left to draw them and to train on them once."""
     folder = bench.work / f'events-{count}'
     if not (folder / 'test.ctf').exists():
+        if (count + TEST_EVENTS) / DRAWN > bench.left() - 10:
+            bench.skip(f'accuracy by workers, {count:,} events')
+            return None
         bench.say(f'drawing {count} events')
-        subprocess.run([sys.executable, ROOT / 'samples' / 'events' / 'make_events.py', folder, '--train', str(count), '--test', '10000'], check=True)
+        subprocess.run([sys.executable, ROOT / 'samples' / 'events' / 'make_events.py', folder, '--train', str(count),
+                        '--test', str(TEST_EVENTS)], check=True)
     return folder
 
 
 def accuracy(bench, page):
     count, epochs, counts = bench.pick(4000, 10000), bench.pick(5, 12), bench.pick((1, 5, 10), (1, 2, 5, 10, 20))
     folder = make_events(bench, count)
+    if not folder:
+        return
     names = ['one master', 'sharded servers', 'masters of 5']
     found = {}
     with bench.hosts(1) as hosts:
@@ -160,7 +172,8 @@ def accuracy(bench, page):
 
     page.table(['workers', 'published', *(f'{n}: error, %' for n in names), 'staleness'], [
         [str(w), 'best' if w == 1 else 'sinks slowly', *(text(error(n, w)) for n in names), staleness(found.get(('one master', w)))] for w in counts])
-    page.text(f'{count:,} drawn events, {epochs} epochs, batches of 100 events of a worker, Adam at the servers with a rate of .005, in the last quarter .001; errors of 10,000 other '
+    page.text(f'{count:,} drawn events, {epochs} epochs, batches of 100 events of a worker, Adam at the servers with '
+              f'a rate of .005, in the last quarter .001; errors of {TEST_EVENTS:,} other '
               'events, one seed: differences below .5 points mean nothing. Ranks neither sleep nor have slow links here. *Staleness*: mean number of pushes of others that a push has not seen, '
               'with one master.')
     page.plot('accuracy', svg.lines('Test error by workers', 'workers', 'error, %', {n: [(w, error(n, w)) for w in counts] for n in names}), 'test error by workers')
@@ -192,7 +205,8 @@ def validation(bench, page):
                             hosts=hosts.at([0] * ranks), estimate=10)
         times[ranks] = validation_seconds(run)
     page.section('Validation')
-    page.table(['', 'seconds', 'times as fast'], [['serial: one rank, as the master of the source', text(times[1]), '1'],
+    page.table(['', 'seconds', 'times as fast'], [['serial: one rank, as the master of the source', text(times[1]),
+                                                   times[1] and '1'],
                                                   [f'spread over {cores()} ranks, a core each', text(times[cores()]), text(times[1] / times[cores()] if all(times.values()) else None)]])
     page.text(f'{events:,} events. In the source the master validates while it also has to serve the workers. Here every rank validates its share, so 20 workers with a core each would '
               f'validate a 20th each; this machine has {cores()} cores to show it on.')

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "actions/method_trials.h"
+#include "base/launcher.h"
 #include "cntk/model.h"
 #include "parallel/hybrid/cost.h"
 #include "train/checkpoint.h"
@@ -64,7 +65,7 @@ MethodChoice recorded(const AutoTraining& t, const config::Record& command, Comm
   const std::string model =
       t.sgd.has_own("modelPath") ? t.options.model_path : command.string("modelPath", std::string());
   MethodChoice choice;
-  if (model.empty() || !command.boolean("makeMode", true)) return choice;
+  if (model.empty() || !(command.boolean("makeMode", true) || launcher::has_begun(model))) return choice;
   std::vector<std::string> said_when_it_resumes;
   const auto point = find_resume_point(model, t.options.max_epochs, world, said_when_it_resumes);
   if (!point || point->checkpoint.empty()) return choice;
@@ -119,8 +120,7 @@ class Choosing {
 
   void time_again(Timed& t) {
     if (!t.forecast.refused.empty()) return;
-    const Forecast again = trials_.measure(candidates_[t.candidate], {1, 1});
-    t.forecast.samples_per_second = std::max(t.forecast.samples_per_second, again.samples_per_second);
+    take_faster(t.forecast, trials_.measure(candidates_[t.candidate], {1, 1}));
   }
 
   std::string reason(std::size_t best, const Forecast& f, double single) const {

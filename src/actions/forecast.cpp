@@ -30,15 +30,26 @@ void forecast_steps(Forecast& f, const Measured& m, const LinkFigures& link) {
   if (f.bytes_per_step > 0) f.hidden = std::clamp(1 - m.wait / steps / alone, 0.0, 1.0);
 }
 
-// never = n a + x, always = n a + n x; its last exchange is that of the end.
+// never = n a + x, always = n a + n x; its last exchange is that of the end. Where a disturbance makes x too large, x
+// is at most what ranks waited for each other: a step takes no less than the rest, in which they computed.
 void forecast_blocks(Forecast& f, const Measured& never, const Measured& always, double period) {
   const double n = static_cast<double>(std::max<std::int64_t>(never.steps, 1));
   const double exchange = n > 1 ? std::max(0.0, (always.seconds - never.seconds) / (n - 1)) : 0;
-  const double step = std::max(1e-9, (never.seconds - exchange) / n);
+  const double step = std::max(1e-9, (never.seconds - std::min(exchange, never.wait)) / n);
   const double samples = static_cast<double>(never.samples) / n;
   f.samples_per_second = samples / (step + exchange / period);
   f.bytes_per_step = always.bytes / n / period;
   f.memory = always.memory;
+  f.never = never, f.always = always, f.period = period;
+}
+
+void take_faster(Forecast& f, const Forecast& again) {
+  if (!again.refused.empty()) return;
+  const auto faster = [](const Measured& a, const Measured& b) { return rate(b) > rate(a) ? b : a; };
+  if (f.period > 0 && again.period > 0)
+    forecast_blocks(f, faster(f.never, again.never), faster(f.always, again.always), again.period);
+  else if (again.samples_per_second > f.samples_per_second)
+    f = again;
 }
 
 Choice choose(const std::vector<Forecast>& all) {

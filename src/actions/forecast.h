@@ -25,6 +25,9 @@ struct Forecast {
   double bytes_per_step = 0;
   double hidden = -1;  // share of the exchange that computing covers; below 0 = not known
   double memory = 0;
+  // What the figures of a method that exchanges after blocks come from; a period of 0 = of another one.
+  Measured never = {}, always = {};
+  double period = 0;
 };
 
 struct LinkFigures {
@@ -35,6 +38,8 @@ struct LinkFigures {
 void forecast_steps(Forecast&, const Measured&, const LinkFigures&);
 // Of one that exchanges every `period` steps: from a trial with an exchange only at the end, and one after every step.
 void forecast_blocks(Forecast&, const Measured& never, const Measured& always, double period);
+// The same method measured once more. The faster trial counts, of each kind: a disturbed one only takes longer.
+void take_faster(Forecast&, const Forecast& again);
 
 // "DataParallelSGD in 32 bits".
 std::string full_name(const Forecast&);

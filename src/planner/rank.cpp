@@ -66,8 +66,8 @@ void plan(const std::vector<std::string>& words, Communicator& world) {
       actions::Forecast f = trials.measure(c, link);
       if (round == 0)
         all.push_back(std::move(f));
-      else if (f.samples_per_second > all[i].samples_per_second)
-        all[i] = std::move(f);
+      else
+        actions::take_faster(all[i], f);
       ++i;
     }
   }

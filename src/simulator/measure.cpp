@@ -12,6 +12,7 @@
 #include "actions/method_trials.h"
 #include "base/clock.h"
 #include "comm/agreement.h"
+#include "parallel/groups/options.h"
 #include "parallel/local_sgd/weight_kernels.h"
 #include "train/training.h"
 
@@ -74,17 +75,6 @@ double mean(Communicator& world, double mine, int busy) {
   return sum / busy;
 }
 
-// Ranks that do not measure sleep until the others are done.
-void sleep_until_woken(Communicator& world) {
-  std::byte nothing{};
-  const auto woken = world.receive(0, kWakeTag, {&nothing, 1});
-  while (!woken->done()) std::this_thread::sleep_for(2ms);
-}
-void wake(Communicator& world, int from) {
-  const std::byte nothing{};
-  for (int r = from; r < world.size(); ++r) world.send(r, kWakeTag, {&nothing, 1})->wait();
-}
-
 // Seconds per message of a window that every rank sends to the next one.
 double seconds_per_message(Communicator& ranks, std::size_t bytes, int window, int rounds) {
   std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(window)), in(out.size());
@@ -109,7 +99,20 @@ double seconds_per_message(Communicator& ranks, std::size_t bytes, int window, i
   return *std::ranges::max_element(all);
 }
 
-Workload workload_of(const config::Record& sgd, std::int64_t minibatch, std::int64_t epoch) {
+// Throws ConfigError if the config's groups are none.
+GroupOptions groups_of(const config::Record& sgd) {
+  GroupOptions groups;
+  if (!sgd.is_block("ParallelTrain")) return groups;
+  Problems problems;
+  config::Notices ignored;
+  config::read_open_fields(sgd.block("ParallelTrain"), "ParallelTrain", [&](config::Fields& f) { groups.describe(f); },
+                           problems, ignored, {});
+  problems.throw_if_any();
+  return groups;
+}
+
+Workload workload_of(const config::Record& sgd, const GroupOptions& groups, std::int64_t minibatch,
+                     std::int64_t epoch) {
   Workload w;
   w.minibatch = static_cast<double>(minibatch), w.epoch = static_cast<double>(epoch);
   const auto period = [](const BlockSize& b) { return Period{double(b.per_worker), double(b.total)}; };
@@ -120,10 +123,7 @@ Workload workload_of(const config::Record& sgd, std::int64_t minibatch, std::int
   const auto servers = method_settings<ServerOptions>(sgd);
   w.push_period = static_cast<double>(servers.sync_period.at(0));  // of a schedule the first one
   w.push_servers = static_cast<int>(servers.servers);
-  if (sgd.is_block("ParallelTrain")) {
-    const std::string groups = sgd.block("ParallelTrain").string("groups", std::string("none"));
-    if (groups.starts_with("size:")) w.group = std::stoi(groups.substr(5));
-  }
+  if (groups.kind == GroupOptions::Kind::of_size) w.group = static_cast<int>(groups.count);
   return w;
 }
 
@@ -133,7 +133,7 @@ std::vector<TimedSteps> time_shares(const actions::Action& action, const std::ve
   std::vector<TimedSteps> timed = {action.time_steps(0, per_rank > 0 ? 0 : kSecondsPerShare)};  // one rank
   const std::int64_t minibatch = timed[0].samples;
   std::set<std::int64_t> shares;
-  for (const int n : ranks) shares.insert(per_rank > 0 ? per_rank : std::max<std::int64_t>(1, minibatch / n));
+  for (const int n : ranks) shares.insert(per_rank > 0 ? per_rank : (minibatch + n - 1) / n);
   if (per_rank == 0) shares.erase(minibatch);  // it is timed by now
   for (const std::int64_t share : shares) {
     together.barrier();
@@ -145,6 +145,17 @@ std::vector<TimedSteps> time_shares(const actions::Action& action, const std::ve
 }
 
 }  // namespace
+
+void sleep_until_woken(Communicator& world) {
+  std::byte nothing{};
+  const auto woken = world.receive(0, kWakeTag, {&nothing, 1});
+  while (!woken->done()) std::this_thread::sleep_for(2ms);
+}
+
+void wake(Communicator& world, int from) {
+  const std::byte nothing{};
+  for (int r = from; r < world.size(); ++r) world.send(r, kWakeTag, {&nothing, 1})->wait();
+}
 
 CodecCost measure_codec(const Parameters& layout, const std::string& name) {
   constexpr std::size_t kBlock = 4096;  // values that an owner adds at a time (src/collective/all_reduce.cpp)
@@ -210,6 +221,7 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
                  Communicator& world) {
   const std::string directory = std::filesystem::current_path().string();
   const actions::TrainingOfConfig training = actions::find_training(words, world);
+  const GroupOptions groups = groups_of(training.sgd);
   const auto alone = world.split(world.rank());
   const bool measures = world.rank() < busy;
   const auto together = world.split(measures ? 0 : 1);
@@ -250,7 +262,7 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   if (world.rank() != 0) return m;
   m.weights = values_of(m.parts.layout);
   m.parts.update = update / m.weights;
-  m.workload = workload_of(training.sgd, timed[0].minibatch, timed[0].epoch_samples);
+  m.workload = workload_of(training.sgd, groups, timed[0].minibatch, timed[0].epoch_samples);
   return m;
 }
 

@@ -21,6 +21,10 @@ struct Measured {
 Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank, int busy,
                  Communicator& world);
 
+// Ranks that have nothing to do sleep until rank 0 wakes those from `from` on.
+void sleep_until_woken(Communicator& world);
+void wake(Communicator& world, int from);
+
 CodecCost measure_codec(const Parameters& layout, const std::string& coding);
 double measure_pass(const Parameters& layout);  // seconds per value
 MessageCost measure_messages(Communicator&);    // between neighbours of a ring; the same on all ranks

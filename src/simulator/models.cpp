@@ -19,6 +19,9 @@ constexpr int kFillingSteps = 10, kSteps = 10;  // the first ones fill the pipel
 
 double steps_of(const Workload& w) { return std::max(1.0, std::floor(w.epoch / w.minibatch)); }
 
+// Where all ranks meet, those with a sample more than others decide.
+double largest_share(const Workload& w, const Cluster& c) { return std::ceil(w.minibatch / c.ranks); }
+
 // Seconds of a core of a worker's step with its own update.
 double own_step(const Parts& parts, double share) {
   return step_of(parts, share).seconds + values_of(parts.layout) * parts.update;
@@ -58,7 +61,7 @@ Estimate gradient_step(const Parts& parts, const Cluster& c, double share, const
 }
 
 Estimate gradients(const Parts& parts, const Cluster& c, const Workload& w, const std::string& coding, Use use) {
-  const Estimate step = gradient_step(parts, c, w.minibatch / c.ranks, coding, use);
+  const Estimate step = gradient_step(parts, c, largest_share(w, c), coding, use);
   return {steps_of(w) * step.seconds, step.bytes};
 }
 
@@ -84,7 +87,7 @@ Estimate blocks(const Parts& parts, const Cluster& c, const Workload& w, double 
   const bool rest = at_end == AtEnd::always || std::fmod(steps, std::ceil(every)) > 0;
   const double exchanges = within + (rest ? 1 : 0);
   const Estimate exchange = weight_exchange(parts, c, "32");
-  return {steps * own_step(parts, w.minibatch / c.ranks) * c.ranks_per_core() + exchanges * exchange.seconds,
+  return {steps * own_step(parts, largest_share(w, c)) * c.ranks_per_core() + exchanges * exchange.seconds,
           exchanges * exchange.bytes / steps};
 }
 
@@ -149,8 +152,8 @@ Estimate grouped(const Parts& parts, const Cluster& c, const Workload& w) {
   Cluster inside = c, between = c;
   inside.ranks = std::min(w.group, c.ranks), between.ranks = groups;
   // All groups compute at once.
-  if (c.shared_cores > 0) inside.shared_cores = std::max(1, c.shared_cores * inside.ranks / c.ranks);
-  const Estimate step = gradient_step(parts, inside, w.minibatch / c.ranks, "32", Use::in_step);
+  inside.shared_cores = c.shared_cores * inside.ranks / c.ranks;
+  const Estimate step = gradient_step(parts, inside, largest_share(w, c), "32", Use::in_step);
   const Estimate exchange = weight_exchange(parts, between, "32");
   const double steps = steps_of(w), every = std::max(1.0, std::ceil(w.momentum.of_all(groups) / w.minibatch));
   const double exchanges = std::floor(steps / every) + 1;

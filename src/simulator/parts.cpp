@@ -14,9 +14,12 @@ double values_of(const Parameters& layout) {
 
 StepCost step_of(const Parts& parts, double samples) {
   const auto& all = parts.steps;
+  samples = std::max(1.0, samples);
   if (all.size() == 1) {
     StepCost only = all[0];
-    only.samples = static_cast<std::int64_t>(samples);
+    const double times = samples / static_cast<double>(std::max<std::int64_t>(1, only.samples));
+    only.samples = static_cast<std::int64_t>(samples), only.seconds *= times;
+    for (double& ready : only.ready) ready *= times;
     return only;
   }
   std::size_t above = 1;

@@ -45,19 +45,19 @@ struct Parts {
 // Values, of all slices.
 double values_of(const Parameters& layout);
 
-// Between the measured numbers of samples, and beyond them, on a straight line.
+// Between the measured numbers of samples, and beyond them, on a straight line; where one number was measured, in
+// proportion. A step has one sample at least.
 StepCost step_of(const Parts&, double samples);
 
 struct Cluster {
   int ranks = 1;                                               // one per host
   double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second of messages, in either direction
   double latency = 0;                                          // seconds, one way
-  int shared_cores = 0;                                        // all ranks share so many cores; 0 = each has its own
+  // All ranks share so many cores; 0 = each has its own. A group of ranks may have less than one core.
+  double shared_cores = 0;
 
   // Ranks that compute on one core.
-  double ranks_per_core() const {
-    return shared_cores > 0 && ranks > shared_cores ? static_cast<double>(ranks) / shared_cores : 1;
-  }
+  double ranks_per_core() const { return shared_cores > 0 && ranks > shared_cores ? ranks / shared_cores : 1; }
 };
 
 // The share of an Ethernet link that is left for messages: 1448 of 1514 bytes, as Linux counts them.

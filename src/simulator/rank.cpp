@@ -2,6 +2,7 @@
 // A rank of `trainer simulate`: all ranks measure, rank 0 computes and prints.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -25,18 +26,35 @@ struct Row {
 };
 
 Cluster cluster_of(const Request& r, const Link& link, int ranks) {
-  return {ranks, link.bandwidth / 8 * kPayload, r.latency, r.shared_cores};
+  return {ranks, link.bandwidth / 8 * kPayload, r.latency, static_cast<double>(r.shared_cores)};
 }
 
+// An epoch has one minibatch at least.
 Workload workload_at(const Measured& m, const Request& r, int ranks) {
   Workload w = m.workload;
   if (r.per_rank > 0) w.minibatch = static_cast<double>(r.per_rank) * ranks;
+  w.epoch = std::max(w.epoch, w.minibatch);
   return w;
 }
 
 double speed_of_one(const Measured& m) {
   const StepCost& step = m.parts.steps.back();
   return static_cast<double>(step.samples) / (step.seconds + m.weights * m.parts.update);
+}
+
+// What --per-rank asks for beyond the data at hand.
+void print_larger(const Measured& m, const Request& r) {
+  if (r.per_rank == 0) return;
+  const std::int64_t measured = m.parts.steps.back().samples;
+  if (r.per_rank > measured)
+    std::printf("no step of %lld samples can be measured: it is taken as %.1f steps of %lld\n",
+                static_cast<long long>(r.per_rank), static_cast<double>(r.per_rank) / static_cast<double>(measured),
+                static_cast<long long>(measured));
+  const double fitting = std::floor(m.workload.epoch / static_cast<double>(r.per_rank));
+  if (*std::ranges::max_element(r.ranks) > fitting)
+    std::printf(
+        "%s are larger than an epoch, which is then taken as one minibatch\n",
+        fitting < 1 ? "all minibatches" : fmt::format("minibatches of more than {:.0f} ranks", fitting).c_str());
 }
 
 void print_head(const Measured& m, const Request& r) {
@@ -53,6 +71,7 @@ void print_head(const Measured& m, const Request& r) {
       static_cast<long long>(least.samples), static_cast<long long>(most.samples), least.seconds * 1e3,
       most.seconds * 1e3, m.weights * m.parts.update * 1e3, full.encode * 1e9, one.encode * 1e9, one.add * 1e9,
       m.parts.message.per_message * 1e6, m.parts.message.per_byte * 1e9, m.parts.message.latency * 1e6);
+  print_larger(m, r);
   std::printf("one rank alone: %.0f samples/s\n", speed_of_one(m));
 }
 
@@ -107,6 +126,9 @@ int run_rank(int argc, char** argv) {
     if (mpi.world().rank() == 0) {
       print_head(m, r);
       print_tables(m, r);
+      wake(mpi.world(), 1);
+    } else {
+      sleep_until_woken(mpi.world());  // MPI ends a rank that waits long in MPI_Finalize, and rank 0 with it
     }
     mpi.end(0);
     return 0;

@@ -23,7 +23,7 @@ class Served {
       : load_(load),
         cost_(cost),
         link_{cluster.bandwidth, cluster.latency + cost.latency},
-        cores_(static_cast<std::size_t>(cluster.shared_cores > 0 ? std::min(cluster.shared_cores, cluster.ranks)
+        cores_(static_cast<std::size_t>(cluster.shared_cores > 0 ? std::min<double>(cluster.shared_cores, cluster.ranks)
                                                                  : cluster.ranks),
                Core(agenda_)),
         hosts_(static_cast<std::size_t>(cluster.ranks)),

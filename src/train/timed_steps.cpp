@@ -64,13 +64,13 @@ class TimedGradients final : public GradientExchange {
   std::vector<double> between_, computing_, updates_;
 };
 
-TimedSteps timed_trial(Training& t, const EpochSettings& settings, std::int64_t steps) {
+TimedSteps timed_trial(Training& t, const EpochSettings& settings, std::int64_t samples) {
   auto timed = std::make_unique<TimedGradients>();
   const TimedGradients& times = *timed;
   t.parallel->method.gradients = std::move(timed);
   start_method(t);
   t.progress.begin_epoch();
-  run_trial(t, settings, "trial", steps * t.sgd.update_size(settings.minibatch) - 1);
+  run_trial(t, settings, "trial", samples - 1);
   return times.result();
 }
 
@@ -86,14 +86,18 @@ TimedSteps time_steps(Training& t, std::int64_t share, double seconds) {
   t.optimizer->bind(t.network->parameters());
   if (t.average) t.average->bind(t.network->parameters());
   t.samples_per_epoch = t.sgd.epoch_size > 0 ? t.sgd.epoch_size : t.reader->sweep_samples();
+  // A step ends where the data or the epoch end. Only whole ones are timed.
+  const std::int64_t largest = std::max<std::int64_t>(1, std::min(t.samples_per_epoch, t.reader->sweep_samples()));
+  share = std::min(share, largest);
+  const std::int64_t most = std::min(kMost, largest / share), least = std::min(kProbe, most);
   t.network->initialize_parameters();
   precompute(t);
-  const TimedSteps probe = timed_trial(t, settings, kProbe);
+  const TimedSteps probe = timed_trial(t, settings, least * share);
   const double step = std::max(1e-6, probe.seconds + probe.update);
-  const std::int64_t most = std::max(kProbe, std::min(kMost, t.samples_per_epoch / std::max<std::int64_t>(1, share)));
-  TimedSteps timed = timed_trial(t, settings, std::clamp(static_cast<std::int64_t>(seconds / step), kProbe, most));
+  const std::int64_t steps = std::clamp(static_cast<std::int64_t>(seconds / step), least, most);
+  TimedSteps timed = timed_trial(t, settings, steps * share);
   timed.samples = share;
-  timed.minibatch = update;
+  timed.minibatch = std::min(update, largest);
   timed.epoch_samples = t.samples_per_epoch;
   timed.slices = t.network->parameters().slices;
   timed.chunks = t.network->parameters().chunks;

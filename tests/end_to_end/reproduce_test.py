@@ -175,7 +175,10 @@ class RunTest(support.TrainerTest):
 class CommandLineTest(support.TrainerTest):
     def test_errors(self):
         for words, expected in ((['nobody'], "invalid choice: 'nobody'"), ([], 'required'), (['neon', '--parts', 'host,t9'], "neon has no part 't9'; it has host, links"),
-                                (['neon', '--minutes', '0'], '--minutes must be more'), (['neon', '--name', 'A'], 'small letter'),
+                                (['neon', '--minutes', '0'], '--minutes must be more'),
+                                (['neon', '--minutes', 'nan'], 'not nan'),
+                                (['neon', '--minutes', 'inf'], 'fix: --minutes 10'),
+                                (['neon', '--name', 'A'], 'small letter'),
                                 (['neon', '--trainer', 'gone'], 'there is no gone')):
             done = subprocess.run([support.SOURCE / 'scripts/reproduce.sh', *words], capture_output=True, text=True, check=False, cwd=self.directory)
             self.assertNotEqual(done.returncode, 0)
@@ -226,6 +229,22 @@ class SourcesTest(support.TrainerTest):
         steps = [common.Epoch(10, 1, {}, {'encode_seconds': [.1, 0], 'wait_seconds': wait, 'decode_seconds': [0, 0]}) for wait in ([0, 0], [.5, .3], [.1, .4])]
         self.assertAlmostEqual(theano_mpi.exchange(common.Run('a', 2, 3, pathlib.Path('run.log'), steps, {})), .2)
 
+    def test_figures_that_were_not_measured(self):
+        """Without the run of one rank there is no speed-up, of one rank neither."""
+        made_up = MadeUpRuns(gaps=False)
+
+        def run(name, *words, **more):
+            return None if name.startswith('alone') or name.endswith('one rank') else made_up(name, *words, **more)
+
+        for source, parts, row in (('cntk', ['mnist'], '| one rank | 1 | – | – | – | – |'),
+                                   ('mpi-learn', ['workers'], '| 1 | 1 | – | – | – |')):
+            module = importlib.import_module(source.replace('-', '_'))
+            with common.Bench(source, options(self.directory, parts=parts), module.PARTS) as bench:
+                bench.run, bench.emulated, bench.dataset = run, False, lambda name: self.directory
+                with unittest.mock.patch('builtins.print'):
+                    module.reproduce(bench)
+            self.assertIn(row, (self.directory / f'pages/{source}.md').read_text(encoding='utf-8'))
+
     def test_theano_mpi(self):
         self.write_page('theano-mpi', ['60,965,224', '13,378,280', '138,357,544', '| AlexNet-32b | AR | 8.03 | 2.9 |', '19.8', 'ASA16', 'α', '21.12'],
                         parameters=lambda bench, model: 60965224)
@@ -242,6 +261,77 @@ class SourcesTest(support.TrainerTest):
     def test_cntk(self):
         self.write('test_map.txt', ''.join(f'.../test/cat/{i}.png\t3\n' for i in range(40)))
         self.write_page('cntk', ['MNIST', 'ATIS', 'block momentum', 'ResNet-20', 'slow worker'])
+
+
+class DataTest(support.TrainerTest):
+    """Data that are not at hand."""
+
+    def setUp(self):
+        super().setUp()
+        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
+        quiet.start()
+        self.addCleanup(quiet.stop)
+
+    def bench(self, source='toy', **changed):
+        (self.directory / 'at-hand').mkdir(exist_ok=True)
+        return common.Bench(source, options(self.directory, data=self.directory / 'data',
+                                            data_from=self.directory / 'at-hand', **changed), ())
+
+    def test_a_folder_that_lacks_a_set_is_not_copied_from(self):
+        with self.bench() as bench, unittest.mock.patch('subprocess.run') as run:
+            run.return_value.returncode = 0
+            for name in ('mnist', 'cifar10', 'atis'):
+                self.assertEqual(bench.dataset(name), self.directory / 'data' / name)
+                self.assertNotIn('--from', run.call_args.args[0])
+            (self.directory / 'at-hand/mnist').mkdir()
+            bench.dataset('mnist')
+            self.assertIn('--from', run.call_args.args[0])
+
+    def test_a_page_without_the_parts_that_lack_data(self):
+        for source in ('theano-mpi', 'cntk'):
+            module = importlib.import_module(source.replace('-', '_'))
+            with self.subTest(source), self.bench(source) as bench, unittest.mock.patch('subprocess.run') as run:
+                run.return_value = subprocess.CompletedProcess([], 1, '', '')
+                bench.run, bench.emulated = MadeUpRuns(gaps=False), False
+                with unittest.mock.patch.object(module, 'parameters', lambda bench, model: 1, create=True), \
+                        unittest.mock.patch('builtins.print'):
+                    module.reproduce(bench)
+                tries = [c for c in run.call_args_list if 'get_mnist.sh' in str(c.args[0][0])]
+                self.assertEqual(len(tries), 1)
+                text = (self.directory / f'pages/{source}.md').read_text(encoding='utf-8')
+                self.assertIn('- all runs on mnist: scripts/get_mnist.sh could not get the data', text)
+
+    def test_no_time_to_draw_events(self):
+        mpi_learn = importlib.import_module('mpi_learn')
+        with self.bench('mpi-learn', parts=['accuracy']) as bench, unittest.mock.patch('subprocess.run') as run:
+            run.return_value = subprocess.CompletedProcess([], 1, '', '')
+            bench.limit = bench.used() + 20
+            mpi_learn.reproduce(bench)
+            self.assertFalse([c for c in run.call_args_list if 'make_events' in str(c.args)])
+        self.assertIn('- accuracy by workers, 4,000 events: no time was left',
+                      (self.directory / 'pages/mpi-learn.md').read_text(encoding='utf-8'))
+
+
+class ParametersTest(support.TrainerTest):
+    """Table 2 of theano-mpi, with a trainer that tells a number and goes on."""
+
+    def setUp(self):
+        super().setUp()
+        self.write('trainer', '#!/bin/sh\nfor w; do case $w in '
+                   'stderr=*) echo "Training 123 parameters" > "${w#stderr=}"; esac; done\nexec sleep 60\n')
+        (self.directory / 'trainer').chmod(0o755)
+        self.module = importlib.import_module('theano_mpi')
+        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
+        quiet.start()
+        self.addCleanup(quiet.stop)
+
+    def test_after_an_interruption(self):
+        with common.Bench('toy', options(self.directory, trainer=self.directory / 'trainer'), ()) as bench:
+            (bench.work / 'alexnet').mkdir()  # as a version that did not clean up has left it
+            self.assertEqual(self.module.parameters(bench, 'alexnet'), 123)
+            with unittest.mock.patch('time.sleep', side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+                self.module.parameters(bench, 'alexnet')
+            self.assertFalse((bench.work / 'alexnet').exists())
 
 
 class CamposTest(support.TrainerTest):

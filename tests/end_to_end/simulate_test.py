@@ -59,6 +59,37 @@ class SimulateTest(support.TrainerTest):
                              'Train=[SGD=[ParallelTrain=[parallelizationMethod=BlockMomentumSGD;groups="size:4";BlockMomentumSGD=[blockSize=800]]]]')
         self.assertRegex(text, r'BlockMomentumSGD, groups of 4 +32 +- +\d+')
 
+    def test_steps_that_the_data_do_not_have(self):
+        """A step has at most the samples of the data, and no speed counts more."""
+        self.write('train.ctf', examples.points(400))
+        text = self.simulate('--ranks', '2,4', '--links', 'none', '--per-rank', 4000, 'configFile=run.cntk')
+        self.assertIn('steps of 400 to 400 samples', text)
+        self.assertIn('no step of 4000 samples can be measured: it is taken as 10.0 steps of 400', text)
+        self.assertIn('all minibatches are larger than an epoch, which is then taken as one minibatch', text)
+        text = self.simulate('--ranks', '2,16', '--links', 'none', '--per-rank', 50, 'configFile=run.cntk')
+        self.assertIn('minibatches of more than 8 ranks are larger than an epoch', text)
+        self.assertNotIn('can be measured', text)
+        text = self.simulate('--ranks', 2, '--links', 'none', 'configFile=run.cntk',
+                             'Train=[SGD=[minibatchSize=4000;epochSize=8000]]')
+        self.assertIn('minibatches of 400 samples, epochs of 8000 samples', text)
+        self.assertRegex(text, r'steps of 200 to 400 samples')
+        self.assertNotIn('taken as', text)
+
+    def test_tables_that_take_long(self):
+        """MPI ends ranks that wait for another one in MPI_Finalize for 10 s."""
+        self.write('run.cntk', examples.config(hidden='20', minibatch=40, epochs=1))
+        text = self.simulate('--ranks', 65536, '--links', '1gbit,10gbit', '--per-rank', 4, '--json', 'table.jsonl',
+                             'configFile=run.cntk')
+        self.assertIn('link 10gbit', text)
+        self.assertEqual(len(self.table()), 2 * len(METHODS))
+
+    def test_groups_that_are_none(self):
+        for groups in ('size:four', 'size:99999999999'):
+            text = self.simulate('--ranks', 2, 'configFile=run.cntk',
+                                 f'Train=[SGD=[ParallelTrain=[groups="{groups}"]]]', expect=2)
+            self.assertIn(f"'{groups}' names no groups", text)
+            self.assertIn('fix: write byNode, size:4', text)
+
     def test_mistakes(self):
         self.assertIn("did you mean 'maxEpochs'", self.simulate('configFile=run.cntk', 'Train=[SGD=[maxEpoch=1]]', expect=2))
         for words, what, fix in (

@@ -304,6 +304,40 @@ TEST(ShardPlans, hold_every_column_once_and_weigh_about_the_same) {
   }
 }
 
+// Columns that are longer than a shard, beside short ones.
+TEST(ShardPlans, no_shard_is_larger_than_twice_the_mean_or_a_column) {
+  constexpr std::size_t kShardValues = 262144;  // src/parallel/parameter_server/shard.cpp
+  std::mt19937 random(1);
+  for (int round = 0; round < 500; ++round) {
+    Parameters p;
+    std::size_t values = 0, longest = 0, columns = 0;
+    for (unsigned s = 0; s < 1 + random() % 6; ++s) {
+      Slice slice;
+      slice.offset = values;
+      slice.rows = 1 + random() % (random() % 2 ? 600000 : 3000), slice.columns = 1 + random() % 64;
+      values += slice.size(), columns += slice.columns, longest = std::max(longest, slice.rows);
+      p.slices.push_back(slice);
+    }
+    const std::vector<int> owners(1 + random() % 5);
+    const std::size_t most = (values / kShardValues + owners.size()) / owners.size() * owners.size();
+    const auto plans = plan_shards(p, owners, false);
+    EXPECT_LE(plans.size(), most);
+    if (longest <= values / most) {
+      EXPECT_EQ(plans.size(), most);
+    }
+    std::size_t next = 0, seen = 0;  // value and columns
+    for (const ServerShardPlan& plan : plans) {
+      EXPECT_LE(plan.values, std::max(2 * (values / most + 1), longest));
+      for (const ServerShardRun& run : plan.runs) {
+        EXPECT_EQ(run.offset, next);
+        next += run.size(), seen += run.columns;
+      }
+    }
+    EXPECT_EQ(next, values);
+    EXPECT_EQ(seen, columns);
+  }
+}
+
 // Many shards to a server, more than are on their way at a time.
 TEST(ParameterServer, large_weights_travel_in_many_shards) {
   OptimizerOptions plain;

@@ -20,11 +20,11 @@ void add_slice(Parameters& p, std::size_t rows, std::size_t columns) {
   p.slices.push_back(s);
 }
 
-// Three layers, whose columns can be divided by 64. Only computing takes time.
+// Three layers, whose columns can be divided by 64. Only computing takes time, the same for each number of samples.
 Parts free_parts() {
   Parts p;
   add_slice(p.layout, 512, 256), add_slice(p.layout, 512, 512), add_slice(p.layout, 256, 512);
-  p.steps = {{256, kStep, {0.4 * kStep, 0.7 * kStep, kStep}}};
+  for (const int samples : {1, 1024}) p.steps.push_back({samples, kStep, {0.4 * kStep, 0.7 * kStep, kStep}});
   p.update = kUpdate;
   for (const char* name : {"32", "16", "float16", "4", "1"}) p.codecs[name] = {};
   return p;
@@ -149,6 +149,43 @@ TEST(Models, SharedCoresMultiplyTheComputing) {
   EXPECT_NEAR(first.estimate(parts, {.ranks = 8, .shared_cores = 2}, workload()).seconds, 4 * own, 1e-9);
 }
 
+// Groups that compute at once share the cores, which may leave less than one core to each.
+TEST(Models, GroupsHaveNoMoreCoresThanThereAre) {
+  const Parts parts = free_parts();
+  Workload w = workload();
+  w.group = 2;
+  const Model groups = models(w).back();
+  ASSERT_EQ(groups.method, "BlockMomentumSGD, groups of 2");
+  const double own = groups.estimate(parts, {.ranks = 16}, w).seconds;
+  for (const int cores : {1, 2, 4, 8, 16})
+    EXPECT_NEAR(groups.estimate(parts, {.ranks = 16, .shared_cores = double(cores)}, w).seconds, 16 / cores * own, 1e-9)
+        << cores << " cores";
+}
+
+// 4 samples on more and more ranks: at best, each step takes the time of one sample.
+TEST(Models, MoreRanksThanSamplesAreNoFaster) {
+  Parts parts = free_parts();
+  parts.steps = {{1, 1e-3, {1e-3, 1e-3, 1e-3}}, {4, 4e-3, {4e-3, 4e-3, 4e-3}}};
+  parts.update = 0;
+  Workload w = workload();
+  w.minibatch = 4, w.epoch = 400;
+  for (const Model& m : models(w))
+    for (const int ranks : {4, 8, 64}) EXPECT_GE(m.estimate(parts, {.ranks = ranks}, w).seconds, 0.0999) << m.method;
+}
+
+// Of 4 samples on 3 ranks, one has two.
+TEST(Models, TheRankWithMostSamplesDecides) {
+  Parts parts = free_parts();
+  parts.steps = {{1, 1e-3, {1e-3, 1e-3, 1e-3}}, {4, 4e-3, {4e-3, 4e-3, 4e-3}}};
+  parts.update = 0;
+  Workload w = workload();
+  w.minibatch = 4, w.epoch = 400;
+  for (const Model& m : models(w)) {
+    if (m.method == "EASGD, async" || m.method == "DataParallelASGD") continue;  // there nobody waits for it
+    EXPECT_NEAR(m.estimate(parts, {.ranks = 3}, w).seconds, 0.2, 1e-9) << m.method << " in " << m.bits;
+  }
+}
+
 TEST(Parts, StepsLieOnALine) {
   Parts parts;
   parts.steps = {{64, 2, {1}}, {128, 3, {2}}, {256, 7, {4}}};
@@ -156,6 +193,16 @@ TEST(Parts, StepsLieOnALine) {
   EXPECT_DOUBLE_EQ(step_of(parts, 192).ready[0], 3);
   EXPECT_DOUBLE_EQ(step_of(parts, 32).seconds, 1.5);
   EXPECT_DOUBLE_EQ(step_of(parts, 512).seconds, 15);
+  parts.steps = {{4, 5, {1}}, {8, 9, {2}}};
+  EXPECT_DOUBLE_EQ(step_of(parts, 0.25).seconds, 2);
+}
+
+TEST(Parts, OneMeasuredStepGivesOthersInProportion) {
+  Parts parts;
+  parts.steps = {{400, 2, {1}}};
+  EXPECT_DOUBLE_EQ(step_of(parts, 400).seconds, 2);
+  EXPECT_DOUBLE_EQ(step_of(parts, 4000).seconds, 20);
+  EXPECT_DOUBLE_EQ(step_of(parts, 4000).ready[0], 10);
 }
 
 }  // namespace

@@ -58,15 +58,20 @@ std::vector<ServerShardPlan> plan_shards(const Parameters& p, const std::vector<
   };
   for (std::size_t s = 0; s < p.slices.size(); ++s) {
     const std::size_t rows = p.slices[s].rows, columns = p.slices[s].columns;
+    const std::size_t together = whole_slices ? columns : 1, size = together * rows;  // what no shard divides
     for (std::size_t first = 0; first < columns && rows > 0;) {
-      // Shards end as close to multiples of values / shards as columns allow.
+      // Shards end as close to multiples of values / shards as columns allow. None is larger than twice the mean,
+      // except a single column.
       const std::size_t end = (plans.size() + 1) * values / shards;
-      std::size_t n = columns - first;
-      if (!whole_slices && end > done) n = std::min(n, std::max<std::size_t>(1, (end - done + rows / 2) / rows));
+      const std::size_t fitting = end > done ? (end - done + size / 2) / size : 0;
+      if (fitting == 0 && !now.runs.empty()) {
+        close();
+        continue;
+      }
+      const std::size_t n = std::min(columns - first, std::max<std::size_t>(1, fitting) * together);
       add_run(now, p, s, first, n);
       first += n;
       done += n * rows;
-      if (done + rows / 2 >= end) close();
     }
   }
   close();

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// From timed trials to the speed of a run: exact where nothing disturbs them, and never faster than ranks compute.
+#include "actions/forecast.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::actions::forecast_test {
+namespace {
+
+constexpr double kStep = 1e-3, kExchange = 20e-3, kPeriod = 10;
+constexpr int kSteps = 100, kSamples = 64;  // samples: of a step
+
+// With so many exchanges, in which ranks only wait.
+Measured trial(int exchanges, double exchange = kExchange) {
+  Measured m;
+  m.steps = kSteps, m.samples = kSteps * kSamples;
+  m.seconds = kSteps * kStep + exchanges * exchange, m.wait = exchanges * exchange;
+  m.bytes = 1e6 * exchanges;
+  return m;
+}
+
+Measured disturbed(Measured m, double seconds) {
+  m.seconds += seconds;
+  return m;
+}
+
+Forecast forecast(const Measured& never, const Measured& always) {
+  Forecast f;
+  forecast_blocks(f, never, always, kPeriod);
+  return f;
+}
+
+double run_speed() { return kSamples / (kStep + kExchange / kPeriod); }
+
+TEST(Forecast, OfBlocksSpreadsAnExchangeOverThePeriod) {
+  const Forecast f = forecast(trial(1), trial(kSteps));
+  EXPECT_NEAR(f.samples_per_second, run_speed(), 1e-6 * run_speed());
+  EXPECT_DOUBLE_EQ(f.bytes_per_step, 1e5);
+}
+
+TEST(Forecast, OfAnExchangeThatTakesLongerThanAllSteps) {
+  constexpr double kSlow = 5;
+  const Forecast f = forecast(trial(1, kSlow), trial(kSteps, kSlow));
+  EXPECT_NEAR(f.samples_per_second, kSamples / (kStep + kSlow / kPeriod), 1e-3);
+}
+
+TEST(Forecast, ADisturbedTrialMakesNoStepFasterThanComputing) {
+  for (const double seconds : {1.0, 10.0, 13.0, 100.0, 1e4})
+    EXPECT_LE(forecast(trial(1), disturbed(trial(kSteps), seconds)).samples_per_second, run_speed() * 1.0001)
+        << seconds << " s";
+  // Here an exchange costs nothing, and a disturbance is all there is between the two trials.
+  for (const double seconds : {0.05, 0.1, 0.2, 100.0})
+    EXPECT_LE(forecast(trial(1, 0), disturbed(trial(kSteps, 0), seconds)).samples_per_second, kSamples / kStep * 1.0001)
+        << seconds << " s";
+}
+
+TEST(Forecast, TheLeastOfBothTimesCountsNotTheBestPair) {
+  const Forecast good = forecast(trial(1), trial(kSteps));
+  const Forecast slow_never = forecast(disturbed(trial(1), 3), trial(kSteps));
+  const Forecast slow_always = forecast(trial(1), disturbed(trial(kSteps), 3));
+  for (const Forecast& other : {slow_never, slow_always}) {
+    Forecast first = good, second = other;
+    take_faster(first, other), take_faster(second, good);
+    EXPECT_DOUBLE_EQ(first.samples_per_second, good.samples_per_second);
+    EXPECT_DOUBLE_EQ(second.samples_per_second, good.samples_per_second);
+  }
+  Forecast both = slow_never;
+  take_faster(both, slow_always);
+  EXPECT_DOUBLE_EQ(both.samples_per_second, good.samples_per_second);
+}
+
+TEST(Forecast, OfStepsTheFasterTrialCounts) {
+  Forecast slow, fast;
+  forecast_steps(slow, disturbed(trial(0), 1), {1, 1});
+  forecast_steps(fast, trial(0), {1, 1});
+  take_faster(slow, fast);
+  EXPECT_DOUBLE_EQ(slow.samples_per_second, kSamples / kStep);
+  take_faster(slow, {.method = {}, .bits = {}, .refused = "not possible"});
+  EXPECT_DOUBLE_EQ(slow.samples_per_second, kSamples / kStep);
+}
+
+}  // namespace
+}  // namespace tutti::actions::forecast_test
