@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MPI session, and the only catch. What is wrong with the configuration was agreed on by all ranks and ends them
 // together (exit 2); anything later takes the others down at once, for they may sit in a collective.
+#include <strings.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "actions/completion.h"
 #include "actions/diff_command.h"
@@ -41,6 +48,24 @@ constexpr Command commands[] = {
     {"sweep", tutti::sweep::run},
 };
 
+// The message about a first word that is meant as a command; empty if it is none, or may be a key, which alone means
+// true.
+std::string unknown_command(int argc, char** argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  std::error_code ignored;
+  if (word.empty() || word.front() == '-' || word.find_first_of("=[{$./ \n") != word.npos ||
+      strcasecmp(word.c_str(), "help") == 0 || std::filesystem::is_regular_file(word, ignored))
+    return {};
+  std::vector<std::string> names;
+  for (const auto& command : tutti::actions::command_list()) names.emplace_back(command.name);
+  if (std::ranges::find(names, word) != names.end()) return {};
+  const bool settings = std::any_of(argv + 2, argv + argc, [](std::string_view w) { return w.find('=') != w.npos; });
+  const std::string fix = tutti::did_you_mean(
+      word, names, settings ? "" : "trainer --help lists the commands; settings are written key=value");
+  if (fix.empty()) return {};
+  return tutti::render({{}, "there is no command '" + word + "'", fix});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -51,6 +76,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "plan-rank") return tutti::planner::run_rank(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "simulate-rank") return tutti::simulator::run_rank(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "doctor-rank") return tutti::doctor::run_rank(argc, argv);
+  if (const std::string message = unknown_command(argc, argv); !message.empty()) {
+    std::fputs(message.c_str(), stderr);
+    return tutti::kWrongConfiguration;
+  }
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);
   try {

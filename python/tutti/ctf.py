@@ -26,6 +26,11 @@ class Sparse:
 def one_hot(classes, dim):
     """Classes counted from 0, as Sparse."""
     classes = numpy.asarray(classes)
+    with numpy.errstate(invalid='ignore'):
+        whole = classes.astype(numpy.int64)
+    if (whole != classes).any():
+        raise ValueError(f'{classes[whole != classes][0]} is no class: classes are whole numbers')
+    classes = whole
     return Sparse(classes.reshape(-1, 1), numpy.ones((classes.size, 1), numpy.float32), dim)
 
 

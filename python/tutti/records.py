@@ -53,9 +53,17 @@ def read_predictions(path):
         return numpy.load(path, allow_pickle=False)
     if path.endswith('.json'):
         with open(path, encoding='utf-8') as f:
-            return _columns(json.load(f))
+            try:
+                return _columns(json.load(f))
+            except json.JSONDecodeError as e:
+                raise ValueError(f'{path}:{e.lineno}: {e.msg}') from None
     with open(path, newline='', encoding='utf-8') as f:
-        return _columns(list(csv.DictReader(f)), parse=True)
+        reader, rows = csv.DictReader(f), []
+        for row in reader:
+            if None in row or None in row.values():
+                raise ValueError(f'{path}:{reader.line_num}: the line does not have {len(reader.fieldnames)} values')
+            rows.append(row)
+        return _columns(rows, parse=True)
 
 
 def _flat(value, prefix=''):

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <sstream>
+#include <string_view>
 
 #include "actions/action.h"
 #include "actions/help.h"
@@ -175,6 +177,62 @@ void add_settings(const Words& words, const std::string& word, Words& found) {
     add_keys(*table, word.substr(0, begun), word.substr(begun), found);
 }
 
+// "-n --hosts": without the "=" of those that a file follows.
+Words options_of(const CommandHelp& command) {
+  Words options = model_command_options(command.name);
+  std::istringstream in(command.options);
+  for (std::string option; in >> option;) options.push_back(option.substr(0, option.find('=')));
+  if (std::string_view(command.name) == "launch")  // passes flags of the trainer on
+    for (const auto& [flag, help] : config::flags()) options.push_back(flag);
+  options.emplace_back("--help");
+  return options;
+}
+
+bool takes_file(const CommandHelp& command, const std::string& option) {
+  return fmt::format(" {} ", command.options).find(fmt::format(" {}= ", option)) != std::string::npos;
+}
+
+// What may follow a command; false where settings may.
+bool add_words_of(const CommandHelp& command, const Words& words, const std::string& word, Words& found) {
+  static const std::set<std::string> files = {"diff", "export", "import", "info", "new", "predict", "report", "sweep"};
+  const std::string name = command.name, option = word.substr(0, word.find('='));
+  if (takes_file(command, words[words.size() - 2]))
+    add_files("", word, found);
+  else if (option.size() < word.size() && takes_file(command, option))
+    add_files(option + "=", word.substr(option.size() + 1), found);
+  else if (word.starts_with('-'))
+    found = options_of(command);
+  else if (name == "new" && words.size() == 2)
+    found = {"mnist", "images", "text", "sequence", "table"};
+  else if (name == "completion" && words.size() == 2)
+    found = {"bash", "zsh", "fish"};
+  else if (files.contains(name))
+    add_files("", word, found);
+  else
+    return false;
+  return true;
+}
+
+// Flags and settings of a run; the name of a command if it is the first word.
+void add_words_of_run(const Words& words, const std::string& word, Words& found) {
+  const std::string lower = config::to_lower(word);
+  if (word.starts_with('-')) {
+    for (const auto& [flag, help] : config::flags())
+      if (flag.starts_with("--")) found.push_back(flag);
+  } else if (lower.starts_with("configfile=")) {
+    const auto begin = std::max(word.find('='), word.rfind('+') == word.npos ? 0 : word.rfind('+')) + 1;
+    add_files(word.substr(0, begin), word.substr(begin), found);
+  } else if (lower.starts_with("help=") || (words.size() == 2 && words[0] == "help")) {
+    const std::string before = lower.starts_with("help=") ? "help=" : "";
+    for (const Topic& t : topics()) found.push_back(before + t.name);
+    for (const KeyHelp& k : all_keys()) found.push_back(before + k.key);
+  } else {
+    if (words.size() == 1)
+      for (const CommandHelp& c : command_list()) found.emplace_back(c.name);
+    add_settings(words, word, found);
+  }
+}
+
 std::string usage_of_completion() {
   return "usage: trainer completion bash|zsh|fish\nPrints a script that completes words of trainer in that shell; its "
          "first line says where it belongs.\n";
@@ -236,32 +294,10 @@ Words completions(const Words& words) {
   std::string word = words.empty() ? "" : words.back();
   if (word.starts_with('\'') || word.starts_with('"')) word.erase(0, 1);
   Words found;
-  const auto after = [&](const char* key) {
-    return word.size() > std::string(key).size() && config::to_lower(word).starts_with(key);
-  };
-  if (word.starts_with('-')) {
-    found = model_command_options(words[0]);
-    const bool own = !found.empty();
-    for (const auto& [flag, help] : config::flags())
-      if (!own && flag.starts_with("--")) found.push_back(flag);
-  } else if (words.size() > 1 &&
-             (words[0] == "info" || words[0] == "diff" || words[0] == "sweep" || words[0] == "import" ||
-              words[0] == "new" || words[0] == "export" || words[0] == "predict")) {
-    add_files("", word, found);
-  } else if (words.size() == 2 && words[0] == "completion") {
-    found = {"bash", "zsh", "fish"};
-  } else if (config::to_lower(word).starts_with("configfile=")) {
-    const auto begin = std::max(word.find('='), word.rfind('+') == word.npos ? 0 : word.rfind('+')) + 1;
-    add_files(word.substr(0, begin), word.substr(begin), found);
-  } else if (config::to_lower(word).starts_with("help=") || (words.size() == 2 && words[0] == "help")) {
-    const std::string before = after("help=") || word == "help=" ? "help=" : "";
-    for (const Topic& t : topics()) found.push_back(before + t.name);
-    for (const KeyHelp& k : all_keys()) found.push_back(before + k.key);
-  } else {
-    if (words.size() == 1)
-      for (const CommandHelp& c : command_list()) found.emplace_back(c.name);
-    add_settings(words, word, found);
-  }
+  const auto command = std::ranges::find_if(
+      command_list(), [&](const CommandHelp& c) { return words.size() > 1 && words[0] == c.name; });
+  if (command == command_list().end() || !add_words_of(*command, words, word, found))
+    add_words_of_run(words, word, found);
   const std::string wanted = config::to_lower(word);
   std::erase_if(found, [&](const std::string& f) { return !config::to_lower(f).starts_with(wanted); });
   std::set<std::string> seen;
@@ -271,13 +307,18 @@ Words completions(const Words& words) {
 
 const std::vector<CommandHelp>& command_list() {
   static const std::vector<CommandHelp> all = {
-      {"new", "KIND DATA", "writes a config for your data: mnist, images, text, sequence or table"},
-      {"launch", "-n RANKS ...", "starts ranks with mpiexec, and again after failures"},
-      {"plan", "-n RANKS ...", "times every parallel method on these ranks and chooses"},
-      {"simulate", "--ranks LIST ...", "computes what every method reaches on other numbers of ranks and links"},
-      {"doctor", "[--hosts A,B]", "looks for what stops or slows runs on these hosts"},
-      {"sweep", "FILE.yaml", "trains one config with many settings"},
-      {"report", "DIR...", "writes a page with the curves of one or several runs"},
+      {"new", "KIND DATA", "writes a config for your data: mnist, images, text, sequence or table",
+       "--name --label --force"},
+      {"launch", "-n RANKS ...", "starts ranks with mpiexec, and again after failures",
+       "-n --hosts --hostfile= --restarts --min-ranks --mpiexec= --agent="},
+      {"plan", "-n RANKS ...", "times every parallel method on these ranks and chooses",
+       "-n --hosts --hostfile= --mpiexec= --agent= --json="},
+      {"simulate", "--ranks LIST ...", "computes what every method reaches on other numbers of ranks and links",
+       "--ranks --links --latency --per-rank --shared-cores --json= -n --hosts --hostfile= --mpiexec= --agent="},
+      {"doctor", "[--hosts A,B]", "looks for what stops or slows runs on these hosts",
+       "-n --hosts --hostfile= --mpiexec= --agent="},
+      {"sweep", "FILE.yaml", "trains one config with many settings", "--slurm --table"},
+      {"report", "DIR...", "writes a page with the curves of one or several runs", "--output= --title"},
       {"diff", "A B", "compares two configs, or a config with the settings of a model"},
       {"info", "MODEL", "shows nodes, parameters and statistics of a model"},
       {"import", "FILE OUT", "writes a model of CNTK, or weights from safetensors or npz, as a model"},

@@ -18,6 +18,9 @@ std::vector<std::string> completions(const std::vector<std::string>& words);
 // The commands of the program, with a description each.
 struct CommandHelp {
   const char *name, *words, *help;
+  // Separated by blanks; a file follows those that end with "=". Empty for commands on model files, which have a table
+  // of their own (model_commands.h).
+  const char* options = "";
 };
 const std::vector<CommandHelp>& command_list();
 

@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "actions/model_commands.h"
 #include "cntk/checkpoint.h"
 #include "cntk/model.h"
 #include "interchange/tensor_file.h"
+#include "train/file.h"
 #include "train/model_file.h"
 #include "tutti/error.h"
 
@@ -17,6 +19,14 @@ namespace tutti::actions {
 namespace {
 
 constexpr std::size_t most_reported = 10;
+
+void check_file(const std::string& path) {
+  try {
+    File::open(path).size();
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}\nfix: check the path", e.what()));
+  }
+}
 
 // Saves the network of the graph, after `change` has changed its values.
 void save_network(graph::Graph graph, const std::string& of, const std::string& to,
@@ -106,7 +116,9 @@ class WeightsImport {
     } else if (!interchange::is_float(e.kind)) {
       wrong_.push_back(fmt::format("'{}' holds {}, not floating-point numbers", v.name, interchange::name_of(e.kind)));
     } else if (e.kind == interchange::NumberKind::float64) {
-      notes_ += fmt::format("note: '{}' is float64 and rounded to float32\n", v.name);
+      const auto infinite = std::ranges::count_if(file_.read(e), [](float x) { return std::isinf(x); });
+      notes_ += fmt::format("note: '{}' is float64 and rounded to float32{}\n", v.name,
+                            infinite ? fmt::format(", where {} of its values are infinite", infinite) : "");
     }
   }
 
@@ -136,6 +148,7 @@ std::string import_weights(const std::string& from, const std::string& to, const
 std::string run_import(const CommandWords& words) {
   const std::string &from = words.files[0], &to = words.files[1], into = words.value("--into");
   refuse_same_file(from, to);
+  check_file(from);
   if (cntk::is_checkpoint(from))
     throw Error(
         fmt::format("'{}' is a checkpoint\nfix: import the model; checkpoints of CNTK are read as they are, "
@@ -157,6 +170,7 @@ std::string run_import(const CommandWords& words) {
 }  // namespace
 
 graph::Graph model_graph(const std::string& path) {
+  check_file(path);
   if (cntk::is_checkpoint(path) || (!cntk::is_model(path) && kind_of(path) != "model"))
     throw Error(fmt::format("'{}' is a checkpoint\nfix: name the model, without .ckp", path));
   return load_trained(path);

@@ -215,7 +215,10 @@ std::string info_text(const std::string& path) {
 std::string kind_of(const std::string& path) {
   std::string kind = container_kind(path);
   if (kind.empty())
-    throw Error(fmt::format("'{}' is neither a model or checkpoint of this program nor one of CNTK", path));
+    throw Error(
+        fmt::format("'{}' is neither a model or checkpoint of this program nor one of CNTK\nfix: name a file "
+                    "that a training has written as its modelPath",
+                    path));
   return kind;
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -24,9 +25,11 @@ namespace {
 
 std::string output_format(const CommandWords& words) {
   const std::string to = words.value("--output", "-"), format = words.value("--format");
-  const std::size_t dot = to.rfind('.');
-  const std::string ending = dot == to.npos ? "csv" : to.substr(dot + 1);
-  const std::string chosen = !format.empty() ? format : ending == "json" || ending == "npy" ? ending : "csv";
+  const std::string ending = std::filesystem::path(to).extension().string();
+  if (format.empty() && !ending.empty() && ending != ".csv" && ending != ".json" && ending != ".npy")
+    throw ConfigError({}, fmt::format("--output '{}': no format has the ending '{}'", to, ending),
+                      "--output FILE.csv, FILE.json or FILE.npy, or name it: --format csv");
+  const std::string chosen = !format.empty() ? format : ending.empty() ? "csv" : ending.substr(1);
   if (chosen != "csv" && chosen != "json" && chosen != "npy")
     throw ConfigError({}, fmt::format("there is no format '{}'", format), "--format csv, json or npy");
   if (chosen == "npy" && to == "-") throw ConfigError({}, "an array needs a file", "--output FILE.npy");
@@ -81,7 +84,7 @@ class Predictor {
                         "choose one: --node NODE");
     style_.node = names[0];
     style_.sequences = goes_through_sequences(network_.graph(), nodes[0]);
-    const PredictInput input = open_input(words_, network_.inputs_for(names), style_.sequences);
+    const PredictInput input = open_input(words_, network_.graph(), network_.inputs_for(names), style_.sequences);
     style_.files = !input.files.empty();
     network_.bind(input.reader->streams());
     const std::int64_t minibatch = whole_number(words_, "--minibatch", 1, style_.files ? 32 : 256);
@@ -134,7 +137,7 @@ class Predictor {
   }
 
   std::string finish() {
-    if (!writer_) throw Error("the input has no samples");
+    if (!writer_) throw Error("the input has no samples\nfix: check the files of --input");
     writer_->finish();
     const std::string to = words_.value("--output", "-");
     if (to == "-") return text_.str();

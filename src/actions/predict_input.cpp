@@ -161,7 +161,8 @@ PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>
 }
 
 // Streams of the file that have other names than the network's inputs: --map query=S0,labels=S2.
-std::map<std::string, std::string> stream_names(const CommandWords& words, const std::vector<Network::Input>& inputs) {
+std::map<std::string, std::string> stream_names(const CommandWords& words, const graph::Graph& graph,
+                                                const std::vector<Network::Input>& inputs) {
   std::map<std::string, std::string> names;
   for (const std::string& pair : listed_names(words.value("--map"))) {
     const std::size_t equals = pair.find('=');
@@ -169,7 +170,11 @@ std::map<std::string, std::string> stream_names(const CommandWords& words, const
     if (equals == pair.npos || std::ranges::find(inputs, input, &Network::Input::name) == inputs.end()) {
       std::vector<std::string> all;
       for (const auto& i : inputs) all.push_back(i.name);
-      throw ConfigError({}, fmt::format("--map: '{}' names no input of the network", pair),
+      const bool of_network = std::ranges::any_of(
+          graph.nodes, [&](const graph::Node& n) { return n.name == input && n.operation == "InputValue"; });
+      throw ConfigError({},
+                        of_network ? fmt::format("--map: the predicted node does not need the input '{}'", input)
+                                   : fmt::format("--map: '{}' names no input of the network", pair),
                         fmt::format("--map INPUT=STREAM,...; inputs: {}", fmt::join(all, ", ")));
     }
     names[input] = pair.substr(equals + 1);
@@ -177,10 +182,10 @@ std::map<std::string, std::string> stream_names(const CommandWords& words, const
   return names;
 }
 
-PredictInput open_ctf(const CommandWords& words, const std::vector<NamedFile>& given,
+PredictInput open_ctf(const CommandWords& words, const graph::Graph& graph, const std::vector<NamedFile>& given,
                       const std::vector<Network::Input>& inputs) {
   if (given.size() != 1) throw Error(fmt::format("{} files in CTF are given\nfix: put them into one", given.size()));
-  const auto names = stream_names(words, inputs);
+  const auto names = stream_names(words, graph, inputs);
   std::string streams;
   for (const auto& input : inputs) {
     const auto other = names.find(input.name);
@@ -198,6 +203,9 @@ PredictInput open_ctf(const CommandWords& words, const std::vector<NamedFile>& g
 PredictInput open_npy(const std::vector<NamedFile>& given, const std::vector<Network::Input>& inputs, bool sequences) {
   std::vector<std::string> files, names;
   for (const auto& input : inputs) {
+    if (input.sparse)
+      throw Error(fmt::format("the input '{}' is sparse, and an array is not\nfix: give a file in CTF: |{} INDEX:1 ...",
+                              input.name, input.name));
     names.push_back(input.name);
     const auto found = std::ranges::find_if(
         given, [&](const NamedFile& g) { return g.stream == input.name || (g.stream.empty() && inputs.size() == 1); });
@@ -221,7 +229,8 @@ std::vector<CommandOption> input_options() {
           {"--crop", "RATIO", "images: center crop, as a part of the shorter side (sideRatio)"}};
 }
 
-PredictInput open_input(const CommandWords& words, const std::vector<Network::Input>& inputs, bool sequences) {
+PredictInput open_input(const CommandWords& words, const graph::Graph& graph, const std::vector<Network::Input>& inputs,
+                        bool sequences) {
   std::vector<NamedFile> given;
   for (const std::string& word : words.values("--input")) given.push_back(named_file(word));
   if (given.empty()) throw ConfigError({}, "'predict' is given no input", "--input FILE");
@@ -236,7 +245,7 @@ PredictInput open_input(const CommandWords& words, const std::vector<Network::In
       if (words.has(option)) throw ConfigError({}, fmt::format("{} is for images", option), "leave it out");
   if (kind != InputKind::ctf && words.has("--map")) throw ConfigError({}, "--map is for files in CTF", "leave it out");
   if (kind == InputKind::images) return open_images(words, given, inputs);
-  return kind == InputKind::ctf ? open_ctf(words, given, inputs) : open_npy(given, inputs, sequences);
+  return kind == InputKind::ctf ? open_ctf(words, graph, given, inputs) : open_npy(given, inputs, sequences);
 }
 
 }  // namespace tutti::actions

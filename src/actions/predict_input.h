@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actions/command_words.h"
+#include "tutti/graph.h"
 #include "tutti/network.h"
 #include "tutti/reader.h"
 
@@ -22,9 +23,10 @@ struct PredictInput {
 // The options of `trainer predict` that describe its input.
 std::vector<CommandOption> input_options();
 
-// `inputs` are those of the network that the predicted node needs. `sequences`: the network goes through sequences, so
-// that the first axis of an npy array is time. Throws Error or ConfigError: files of another kind, streams that are
-// missing, arrays of another shape.
-PredictInput open_input(const CommandWords&, const std::vector<Network::Input>& inputs, bool sequences);
+// `inputs` are those of the network `graph` that the predicted node needs. `sequences`: the network goes through
+// sequences, so that the first axis of an npy array is time. Throws Error or ConfigError: files of another kind,
+// streams that are missing, arrays of another shape.
+PredictInput open_input(const CommandWords&, const graph::Graph& graph, const std::vector<Network::Input>& inputs,
+                        bool sequences);
 
 }  // namespace tutti::actions

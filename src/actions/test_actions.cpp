@@ -142,8 +142,8 @@ EvaluationRun evaluate_model(Network& network, Reader& reader, const ActionConte
 }
 
 // A second pass over the data, in minibatches whose values fit into memory.
-ConfusionTable count_classes(Network& network, Reader& reader, const ActionContext& context,
-                             const TestOptions& options) {
+ConfusionTable count_classes(Network& network, Reader& reader, const ActionContext& context, const TestOptions& options,
+                             const std::vector<std::string>& names) {
   const Classification what = find_classification(network.graph()).value();
   EpochPlan plan = evaluation_plan(context, options);
   plan.minibatch = std::min(plan.minibatch, largest_evaluation_part * plan.ranks);
@@ -157,8 +157,15 @@ ConfusionTable count_classes(Network& network, Reader& reader, const ActionConte
     const auto &labels = values.at(0), &scores = values.at(1);
     const std::size_t classes = scores.shape.elements();
     if (!table && classes > ConfusionTable::most_classes)
-      throw Error(fmt::format("a confusion table of {} classes; the most are {}\nfix: remove confusionTable and "
-                              "confusionFile", classes, ConfusionTable::most_classes));
+      throw Error(
+          fmt::format("a confusion table of {} classes; the most are {}\nfix: remove confusionTable and "
+                      "confusionFile",
+                      classes, ConfusionTable::most_classes));
+    if (!options.label_mapping_file.empty() && names.size() != classes)
+      throw Error(
+          fmt::format("labelMappingFile: '{}' names {} classes, but '{}' has {} values\nfix: one name per "
+                      "line, in the order of the labels",
+                      options.label_mapping_file, names.size(), what.scores, classes));
     if (labels.columns != scores.columns || labels.shape.elements() != classes)
       throw Error(fmt::format("confusionTable: '{}' and '{}' differ in their samples", what.labels, what.scores));
     if (!table) table.emplace(classes);
@@ -169,10 +176,10 @@ ConfusionTable count_classes(Network& network, Reader& reader, const ActionConte
 }
 
 void report_classes(Network& network, Reader& reader, const ActionContext& context, const TestOptions& options) {
-  ConfusionTable table = count_classes(network, reader, context, options);
-  if (context.parallel) table.sum_over(*context.world);
   std::vector<std::string> names;
   if (!options.label_mapping_file.empty()) names = read_label_mapping(options.label_mapping_file);
+  ConfusionTable table = count_classes(network, reader, context, options, names);
+  if (context.parallel) table.sum_over(*context.world);
   if (options.confusion_table) log::line(table.text(names));
   if (!options.confusion_file.empty() && context.world->rank() == 0)
     write_file(options.confusion_file, [&](std::ostream& out) { out << table.csv(names); });

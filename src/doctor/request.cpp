@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
 #include "config/command_line.h"
 #include "config/effective.h"
 #include "config/text.h"
+#include "tutti/error.h"
 
 namespace tutti::doctor {
 namespace {
@@ -67,6 +70,9 @@ Request read_request(const std::vector<std::string>& words) {
   request.launch.arguments.pop_back();
   if (request.launch.help) return request;
   launch::refuse_restarts(request.launch);
+  for (const std::string& word : request.launch.arguments)
+    if (word.find('=') == word.npos && !word.starts_with('-'))
+      throw Error(fmt::format("doctor: '{}' is not understood\nfix: trainer doctor --help", word));
   if (!request.launch.arguments.empty()) read_config(request.launch.arguments, request);
   if (request.launch.ranks == 0) request.launch.ranks = launch::default_ranks(2);
   request.directory = fs::current_path().string();

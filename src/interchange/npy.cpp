@@ -81,7 +81,9 @@ class DictionaryScanner {
     const std::string name = quoted();
     const auto known = descriptions.find(name);
     if (known == descriptions.end())
-      fail(at, fmt::format("the type '{}' is not read; numbers are, in little-endian order", name));
+      fail(at, fmt::format("the type '{}' is not read; numbers are, in little-endian order\nfix: save the array as "
+                           "float32: array.astype('<f4')",
+                           name));
     return known->second;
   }
   bool boolean() {
@@ -145,6 +147,10 @@ std::size_t NpyHeader::elements() const {
   return n;
 }
 
+std::string with_fix(const std::string& what, std::string_view fix) {
+  return what.find("\nfix: ") == what.npos ? fmt::format("{}\nfix: {}", what, fix) : what;
+}
+
 NpyHeader parse_npy_header(std::string_view first, std::uint64_t size, const NpyFail& fail) {
   constexpr std::size_t fixed = 10;
   const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(first[at])); };
@@ -190,7 +196,7 @@ NpyArray read_npy(const std::string& path) {
   std::string first(std::min<std::uint64_t>(size, most_npy_header), '\0');
   file.read(0, std::as_writable_bytes(std::span(first)));
   const NpyHeader h = parse_npy_header(first, size, [&](std::size_t at, const std::string& what) {
-    throw Error(fmt::format("'{}', byte {}: {}\nfix: save the array with numpy.save", path, at, what));
+    throw Error(fmt::format("'{}', byte {}: {}", path, at, with_fix(what, "save the array with numpy.save")));
   });
   std::vector<std::byte> bytes(size - h.values_at);
   file.read(h.values_at, bytes);

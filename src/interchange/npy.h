@@ -23,6 +23,9 @@ struct NpyHeader {
 // The longest header that is read.
 constexpr std::size_t most_npy_header = 65536;
 
+// `what` with a fix, unless it names one.
+std::string with_fix(const std::string& what, std::string_view fix);
+
 // Reads the header from the first bytes of `size` bytes: at least `most_npy_header`, or all. Checks that the values
 // fill the rest exactly. `fail` throws; it gets the offset.
 using NpyFail = std::function<void(std::size_t at, const std::string& what)>;

@@ -33,7 +33,8 @@ ZipHandle open_zip(const std::string& path, int flags) {
   zip_error_init_with_code(&why, code);
   const std::string text = zip_error_strerror(&why);
   zip_error_fini(&why);
-  throw Error(fmt::format("'{}' cannot be opened as an npz archive: {}", path, text));
+  throw Error(fmt::format("'{}' cannot be opened as an npz archive: {}\nfix: {}", path, text,
+                          flags & ZIP_CREATE ? "name another file" : "it was cut or changed; make it again"));
 }
 
 class NpzFile final : public TensorFile {
@@ -61,10 +62,8 @@ class NpzFile final : public TensorFile {
   };
 
   [[noreturn]] void fail(const std::string& name, std::size_t at, const std::string& what) const {
-    throw Error(
-        fmt::format("'{}', array '{}', byte {}: {}\nfix: it was cut or changed, or numpy.savez did not write "
-                    "it; make it again",
-                    path_, name, at, what));
+    throw Error(fmt::format("'{}', array '{}', byte {}: {}", path_, name, at,
+                            with_fix(what, "it was cut or changed, or numpy.savez did not write it; make it again")));
   }
 
   void read_member(zip_uint64_t index) {
@@ -72,10 +71,12 @@ class NpzFile final : public TensorFile {
     zip_stat_init(&s);
     constexpr auto needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
     if (zip_stat_index(zip_.get(), index, 0, &s) != 0 || (s.valid & needed) != needed)
-      throw Error(fmt::format("'{}': entry {} of the archive is damaged: {}", path_, index, zip_strerror(zip_.get())));
+      throw Error(fmt::format("'{}': entry {} of the archive is damaged: {}\nfix: make it again", path_, index,
+                              zip_strerror(zip_.get())));
     std::string name = s.name;
     if (!name.ends_with(npy_suffix))
-      throw Error(fmt::format("'{}' holds '{}', which is no array: npz archives hold .npy files only", path_, name));
+      throw Error(
+          fmt::format("'{}' holds '{}', which is no array\nfix: npz archives hold .npy files only", path_, name));
     name.resize(name.size() - npy_suffix.size());
     const bool stored = s.comp_method == ZIP_CM_STORE;
     if (s.comp_size > size_ || (stored ? s.size != s.comp_size : s.size / most_inflation > s.comp_size))

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -17,18 +18,57 @@ namespace {
 
 const std::vector<std::string> kWords = {"-n",          "--hosts",   "--hostfile", "--restarts",
                                          "--min-ranks", "--mpiexec", "--agent"};
+// Of the trainer: they may be anywhere (config::flags()).
+const std::vector<std::string> kFlags = {"--version", "--check",       "--dry-run", "-v",
+                                         "--verbose", "--dump-config", "--strict"};
 
 bool is_number(const std::string& text, int& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-int number(const std::string& word, const std::string& text, int least) {
+int number(const std::string& what, const std::string& text, int least, const std::string& fix) {
   int value = 0;
   if (!is_number(text, value) || value < least)
-    throw Error(fmt::format("launch: {} takes a number, {} or more, not '{}'\nfix: {} {}", word, least, text, word,
-                            std::max(least, 4)));
+    throw Error(fmt::format("launch: {} takes a number, {} or more, not '{}'\nfix: {}", what, least, text, fix));
   return value;
+}
+
+int number(const std::string& word, const std::string& text, int least) {
+  return number(word, text, least, fmt::format("{} {}", word, std::max(least, 4)));
+}
+
+// "a:4", or "a" for one rank. `where` and `fix`: for messages.
+Host parse_host(const std::string& text, const std::string& where, const char* fix) {
+  const auto colon = text.find(':');
+  Host host{text.substr(0, colon)};
+  if (host.name.empty() || host.name.starts_with('-'))
+    throw Error(fmt::format("launch: {} has a host without a name: '{}'\nfix: {}", where, text, fix));
+  if (colon != text.npos)
+    host.slots = number(fmt::format("{}: '{}'", where, host.name), text.substr(colon + 1), 1, fix);
+  return host;
+}
+
+// Reads "slots=4"; Open MPI's limit for --oversubscribe is not asked for.
+void read_slots(const std::string& word, const std::string& where, Host& host) {
+  if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) return;
+  if (!word.starts_with("slots="))
+    throw Error(fmt::format("launch: {}: '{}' is not understood\nfix: lines such as 'node1 slots=4'", where, word));
+  host.slots = number(where + ": slots", word.substr(6), 1, "lines such as 'node1 slots=4'");
+}
+
+// The words of a line, with "slots = 4" as one word.
+std::vector<std::string> words_of_line(const std::string& line) {
+  std::stringstream in(line.substr(0, line.find('#')));
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) {
+    const bool goes_on = word.starts_with('=') || (!words.empty() && words.back().ends_with('='));
+    if (goes_on && words.size() > 1)
+      words.back() += word;
+    else
+      words.push_back(word);
+  }
+  return words;
 }
 
 // The words one after the other; "--word=value" is two.
@@ -37,20 +77,20 @@ struct Words {
   bool more() const { return at_ < all_.size(); }
   std::string next() {
     std::string word = all_[at_++];
-    inline_.clear();
+    inline_.reset();
     if (const auto equals = word.find('='); word.starts_with("--") && equals != word.npos)
       inline_ = word.substr(equals + 1), word.resize(equals);
     return word;
   }
   std::string value(const std::string& word) {
-    if (!inline_.empty()) return inline_;
-    if (!more()) throw Error(fmt::format("launch: {} needs a value\nfix: trainer launch --help", word));
-    return all_[at_++];
+    const std::string text = inline_ ? *inline_ : more() ? all_[at_++] : "";
+    if (text.empty()) throw Error(fmt::format("launch: {} needs a value\nfix: trainer launch --help", word));
+    return text;
   }
   // A number, if one follows.
   int number_or(const std::string& word, int otherwise) {
     int value = 0;
-    if (!inline_.empty()) return number(word, inline_, 0);
+    if (inline_) return number(word, *inline_, 0);
     if (!more() || !is_number(all_[at_], value)) return otherwise;
     ++at_;
     return number(word, all_[at_ - 1], 0);
@@ -66,7 +106,7 @@ struct Words {
  private:
   const std::vector<std::string>& all_;
   std::size_t at_ = 0;
-  std::string inline_;
+  std::optional<std::string> inline_;  // what follows "="
 };
 
 }  // namespace
@@ -74,14 +114,8 @@ struct Words {
 std::vector<Host> parse_hosts(const std::string& text) {
   std::vector<Host> hosts;
   std::stringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
-    const auto colon = part.find(':');
-    Host host{part.substr(0, colon)};
-    if (host.name.empty())
-      throw Error(fmt::format("launch: --hosts '{}' has a host without a name\nfix: --hosts node1:4,node2:4", text));
-    if (colon != part.npos) host.slots = number("the number of ranks of a host", part.substr(colon + 1), 1);
-    hosts.push_back(std::move(host));
-  }
+  for (std::string part; std::getline(in, part, ',');)
+    hosts.push_back(parse_host(part, "--hosts", "--hosts node1:4,node2:4"));
   return hosts;
 }
 
@@ -91,12 +125,11 @@ std::vector<Host> read_hostfile(const std::string& path) {
   std::vector<Host> hosts;
   std::string line;
   for (int number_of_line = 1; std::getline(in, line); ++number_of_line) {
-    std::stringstream words(line.substr(0, line.find('#')));
-    Host host;
-    if (!(words >> host.name)) continue;
-    for (std::string word; words >> word;)
-      if (word.starts_with("slots="))
-        host.slots = number(fmt::format("{}:{}: slots", path, number_of_line), word.substr(6), 1);
+    const std::vector<std::string> words = words_of_line(line);
+    if (words.empty()) continue;
+    const std::string where = fmt::format("{}:{}", path, number_of_line);
+    Host host = parse_host(words[0], where, "lines such as 'node1 slots=4'");
+    for (std::size_t i = 1; i < words.size(); ++i) read_slots(words[i], where, host);
     hosts.push_back(std::move(host));
   }
   if (hosts.empty())
@@ -123,6 +156,7 @@ void refuse_restarts(const Options& o) {
 
 Options parse(const std::vector<std::string>& all) {
   Options o;
+  std::vector<std::string> flags;
   Words words(all);
   while (words.more()) {
     const std::string word = words.next();
@@ -144,6 +178,8 @@ Options parse(const std::vector<std::string>& all) {
       o.answer = words.value(word);
     else if ((word == "--help" || word == "-h") && o.arguments.empty())
       o.help = true;
+    else if (std::ranges::find(kFlags, word) != kFlags.end())
+      flags.push_back(word);
     else if (word.starts_with("-") && o.arguments.empty())
       throw Error(
           fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
@@ -151,6 +187,7 @@ Options parse(const std::vector<std::string>& all) {
       o.arguments = words.rest();
     }
   }
+  o.arguments.insert(o.arguments.begin(), flags.begin(), flags.end());
   int slots = 0;
   for (const Host& h : o.hosts) slots += h.slots;
   if (!o.hosts.empty() && o.ranks > slots)

@@ -94,10 +94,11 @@ Process::Process(const std::vector<std::string>& words, Output output,
   if (!failed) return;
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
   ended_ = true;
-  throw Error(
-      fmt::format("launch: cannot start '{}': {}\nfix: install Open MPI (apt-get install openmpi-bin), or name "
-                  "the program with --mpiexec or --agent",
-                  words[0], std::strerror(why ? why : EAGAIN)));
+  const char* const fix = words[0] == "sbatch" ? "run this where Slurm's commands are installed, or leave out --slurm"
+                          : words[0] == "ssh"  ? "install ssh, or name another remote shell with --agent"
+                                               : "install Open MPI (apt-get install openmpi-bin), or name the program "
+                                                 "with --mpiexec or --agent";
+  throw Error(fmt::format("launch: cannot start '{}': {}\nfix: {}", words[0], std::strerror(why ? why : EAGAIN), fix));
 }
 
 Process::~Process() {

@@ -53,9 +53,12 @@ class PlanReader {
   }
 
  private:
+  SourcePos place(const YAML::Mark& at) const {
+    return {source_, at.is_null() ? 0 : std::min(static_cast<std::size_t>(at.pos), plan_.text.size()), 1};
+  }
+
   [[noreturn]] void fail(const YAML::Mark& at, std::string message, std::string fix) const {
-    const std::size_t offset = at.is_null() ? 0 : std::min(static_cast<std::size_t>(at.pos), plan_.text.size());
-    throw ConfigError({source_, offset, 1}, std::move(message), std::move(fix));
+    throw ConfigError(place(at), std::move(message), std::move(fix));
   }
 
   template <class T>
@@ -132,6 +135,7 @@ class PlanReader {
   void read_objective(const YAML::Node& root) {
     if (const YAML::Node node = root["objective"]) {
       plan_.objective = value<std::string>(node, "objective", "validation.NAME, training.NAME or test.NAME");
+      plan_.objective_at = place(node.Mark());
       const std::string of = plan_.objective.substr(0, plan_.objective.find('.'));
       if (of.size() == plan_.objective.size() || (of != "training" && of != "validation" && of != "test"))
         fail(node.Mark(), fmt::format("'{}' is no objective", plan_.objective), "objective: validation.errs");
@@ -154,6 +158,7 @@ class PlanReader {
     for (const auto& entry : all) {
       Parameter p;
       p.key = entry.first.as<std::string>();
+      p.at = place(entry.first.Mark());
       if (entry.second.IsMap())
         read_range(entry.second, p);
       else

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/error.h"
+
 namespace tutti::sweep {
 
 enum class Method { grid, random, halving };
@@ -17,6 +19,7 @@ struct Parameter {
   std::vector<std::string> values;  // empty: a range
   double from = 0, to = 0;
   bool logarithmic = false, integer = false;
+  SourcePos at;  // in the file of the sweep
 };
 
 struct Plan {
@@ -30,6 +33,7 @@ struct Plan {
   std::int64_t ranks = 1;     // of a run
   std::int64_t parallel = 0;  // runs at once; 0 = as many as the cores allow
   std::string objective;      // "validation.errs"; empty = the first evaluation, of validation data if there are any
+  SourcePos objective_at;
   bool maximize = false;
   std::int64_t first_epochs = 1, factor = 3;  // of halving
   std::string output;
@@ -55,5 +59,7 @@ struct RunWords {
   bool whole = true;  // nothing is left to do after it
 };
 RunWords words_of(const Plan&, const Run&, int until);
+// Asks the trainer whether it uses the parameters of this run. Throws ConfigError with their places if it does not.
+void check_parameters(const Plan&, const Run&);
 
 }  // namespace tutti::sweep

@@ -2,6 +2,7 @@
 #include "sweep/result.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -67,18 +68,39 @@ int finished_epochs(const LogResult& log) {
 }
 
 std::optional<Score> score(const LogResult& log, const std::string& objective, int epoch) {
+  if (objective.empty()) {
+    for (const char* kind : {"test", "validation", "training"})
+      if (auto s = score(log, kind, epoch)) return s;
+    return {};
+  }
   const auto dot = objective.find('.');
   const std::string of = objective.substr(0, dot), name = dot == objective.npos ? "" : objective.substr(dot + 1);
-  if (of == "test") return pick(log.test, name, "test");
+  if (of == "test") {
+    if (log.test.empty() || epoch != 0) return {};
+    return pick(log.test, name.empty() ? log.test[0].first : name, "test");
+  }
   const EpochResult* last = nullptr;
   for (const EpochResult& e : log.epochs)
     if ((epoch == 0 || e.epoch <= epoch) && (!last || e.epoch > last->epoch)) last = &e;
   if (!last) return {};
-  if (of.empty()) {
-    if (epoch == 0 && !log.test.empty()) return pick({log.test[0], log.test[0]}, "", "test");
-    return last->validation.empty() ? pick(last->training, "", "training") : pick(last->validation, "", "validation");
-  }
   return of == "validation" ? pick(last->validation, name, "validation") : pick(last->training, name, "training");
+}
+
+void check_objective(const Plan& plan, const Run& run, const LogResult& log) {
+  if (plan.objective.empty()) return;
+  std::vector<std::string> names;
+  const auto add = [&](const char* of, const Values& values) {
+    for (const auto& [name, value] : values)
+      if (std::string full = fmt::format("{}.{}", of, name); std::ranges::find(names, full) == names.end())
+        names.push_back(std::move(full));
+  };
+  for (const EpochResult& e : log.epochs) add("training", e.training), add("validation", e.validation);
+  add("test", log.test);
+  if (std::ranges::find(names, plan.objective) != names.end()) return;
+  throw ConfigError(plan.objective_at,
+                    fmt::format("the log '{}' has no '{}'; values: {}", run.log(), plan.objective,
+                                names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
+                    did_you_mean(plan.objective, names, "name one of these values, or leave objective out"));
 }
 
 std::optional<Ended> read_ended(const Run& run) {

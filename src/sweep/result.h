@@ -27,11 +27,15 @@ LogResult read_log(const std::string& path);
 int finished_epochs(const LogResult&);
 
 // The objective after that epoch (0 = at the end), with the name that it has. Nothing if the log does not hold it.
+// "test", "validation" or "training" alone is the first evaluation there; "" is the first of these that the log holds.
+// Only a run to the end has a test.
 struct Score {
   std::string name;
   double value = 0;
 };
 std::optional<Score> score(const LogResult&, const std::string& objective, int epoch);
+// Throws ConfigError if the sweep names an objective that the log of a run that succeeded does not hold.
+void check_objective(const Plan&, const Run&, const LogResult&);
 
 // The mark of a run that has ended with exit code 0, or has failed. Written in one go, so it is there or not.
 struct Ended {

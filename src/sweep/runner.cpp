@@ -194,6 +194,7 @@ class Pool {
       return say(fmt::format("{} failed with code {}: {}; the log is {}", a.run->name, code, a.last, a.run->log()));
     }
     if (a.whole) write_ended(*a.run, {code, seconds});
+    check_objective(plan_, *a.run, log);
     const auto s = score(log, plan_.objective, a.job.until);
     say(fmt::format("{} {} in {:.1f} s{}", a.run->name, a.whole ? "ends" : "pauses", seconds,
                     s ? fmt::format(": {} {:.6g}", s->name, s->value) : ""));

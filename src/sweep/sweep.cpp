@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All state is in the folders of the runs, so a sweep goes on wherever it was interrupted.
-#include "base/csv.h"
 #include "sweep/sweep.h"
+#include "base/csv.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -98,14 +98,26 @@ bool is_better(const Plan& plan, const Row& a, const Row& b) {
   return worth(a) > worth(b);
 }
 
+// Scores all rows by one value, so that they can be compared: without an objective, that of the tests if any run was
+// tested, else that of validation, else that of training.
+void set_scores(const Plan& plan, std::vector<Row>& rows, int epoch) {
+  std::string objective = plan.objective;
+  for (const char* kind : {"test", "validation", "training"})
+    for (const Row& row : rows)
+      if (objective.empty())
+        if (const auto s = score(row.log, kind, epoch)) objective = s->name;
+  if (objective.empty()) return;
+  for (Row& row : rows) row.score = score(row.log, objective, epoch);
+}
+
 std::vector<Row> rows_of(const Plan& plan, const std::vector<Run>& runs) {
   std::vector<Row> rows;
   for (const Run& run : runs) {
-    Row row{&run, read_log(run.log()), read_ended(run), {}};
-    // Runs that were not trained to the end have not been tested.
-    row.score = score(row.log, plan.objective, plan.method == Method::halving ? INT_MAX : 0);
-    rows.push_back(std::move(row));
+    rows.push_back({&run, read_log(run.log()), read_ended(run), {}});
+    if (rows.back().ended && rows.back().ended->code == kDone) check_objective(plan, run, rows.back().log);
   }
+  // Runs that were not trained to the end have not been tested.
+  set_scores(plan, rows, plan.method == Method::halving ? INT_MAX : 0);
   std::ranges::stable_sort(rows, [&](const Row& a, const Row& b) { return is_better(plan, a, b); });
   return rows;
 }
@@ -184,20 +196,22 @@ bool run_halving(const Plan& plan, const std::vector<Run>& runs, Carry carry) {
     for (const std::size_t i : alive) jobs.push_back({i, last ? 0 : until});
     if (!carry(plan, runs, jobs)) return false;
     if (last) return true;
-    std::vector<std::pair<Row, std::size_t>> rung;
+    std::vector<Row> rung;
     bool more = false;  // epochs left in any run
     for (const std::size_t i : alive) {
       Row row{&runs[i], read_log(runs[i].log()), read_ended(runs[i]), {}};
       if (row.ended && row.ended->code != kDone) continue;
-      row.score = score(row.log, plan.objective, until);
+      check_objective(plan, runs[i], row.log);
       more = more || !row.ended;
-      rung.emplace_back(std::move(row), i);
+      rung.push_back(std::move(row));
     }
     if (rung.empty() || !more) return true;
-    std::ranges::stable_sort(rung, [&](const auto& a, const auto& b) { return is_better(plan, a.first, b.first); });
+    set_scores(plan, rung, until);
+    std::ranges::stable_sort(rung, [&](const Row& a, const Row& b) { return is_better(plan, a, b); });
     const auto kept = std::max<std::size_t>(1, alive.size() / static_cast<std::size_t>(plan.factor));
     alive.clear();
-    for (std::size_t i = 0; i < std::min(kept, rung.size()); ++i) alive.push_back(rung[i].second);
+    for (std::size_t i = 0; i < std::min(kept, rung.size()); ++i)
+      alive.push_back(static_cast<std::size_t>(rung[i].run - runs.data()));
     std::fprintf(stderr, "sweep: after epoch %d, %zu of %zu runs go on\n", until, alive.size(), jobs.size());
     until *= static_cast<int>(plan.factor);
   }
@@ -218,6 +232,7 @@ int carry_out(const Words& w) {
     alone.parallel = 1;
     return run_here(alone, runs, {{static_cast<std::size_t>(w.only), w.until}}) ? 0 : kPreempted;
   }
+  check_parameters(plan, runs[0]);
   lock(plan);
   const Carry carry = w.slurm ? run_in_slurm : run_here;
   const bool all = plan.method == Method::halving ? run_halving(plan, runs, carry) : run_all(plan, runs, carry);

@@ -4,13 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
+#include "base/pattern.h"
 #include "config/command_line.h"
 #include "config/overrides.h"
 #include "config/syntax.h"
 #include "config/text.h"
+#include "launch/process.h"
 #include "sweep/plan.h"
 
 namespace tutti::sweep {
@@ -97,6 +100,13 @@ void add_places(const config::Record& command, const std::string& name, Places& 
       words.push_back(within({name}, key, places.of(command.string(key, ""), name)));
 }
 
+// A=[B=[c=1]] as parameters are written: A.B.c=1.
+std::string in_dots(std::string text) {
+  for (std::size_t at; (at = text.find("=[")) != text.npos;) text.replace(at, 2, ".");
+  std::erase(text, ']');
+  return text;
+}
+
 }  // namespace
 
 RunWords words_of(const Plan& plan, const Run& run, int until) {
@@ -139,6 +149,39 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
     words.push_back(word);
   if (line.config.has("doneFile")) words.push_back(fmt::format("doneFile=\"{}/done\"", run.folder));
   return result;
+}
+
+// Of --strict the errors about parameters count: `arguments` may hold more than a config uses. Any other mistake is
+// left to the run, which fails with it.
+void check_parameters(const Plan& plan, const Run& run) {
+  static const Pattern unused(R"(^<command line>:(\d+):\d+: error: (no command uses .*))");
+  std::vector<std::string> command = words_of(plan, run, 0).words, said;
+  // Messages show the words below each other, so a line is a parameter.
+  std::vector<int> lines;
+  int line = 1;
+  for (const std::string& word : command) {
+    lines.push_back(line);
+    line += 1 + static_cast<int>(std::ranges::count(word, '\n'));
+  }
+  lines.erase(lines.begin(), lines.begin() + static_cast<long>(plan.configs.size() + plan.arguments.size()));
+  command.insert(command.begin(), launch::own_path());
+  for (const char* flag : {"--check", "--strict"}) command.emplace_back(flag);
+  launch::Process check(command, launch::Process::Output::lines);
+  const auto take = [&](bool, const std::string& text) {
+    said.push_back(text.substr(0, text.find_last_not_of('\n') + 1));
+  };
+  while (check.running()) check.read(100, take);
+  check.read(0, take);
+  Problems problems;
+  for (auto at = said.begin(); at != said.end(); ++at) {
+    const auto m = unused.search(*at);
+    if (!m) continue;
+    const auto k = static_cast<std::size_t>(std::ranges::find(lines, std::atoi((*m)[1].c_str())) - lines.begin());
+    if (k >= plan.parameters.size()) continue;
+    const auto fix = std::find_if(at, said.end(), [](const std::string& s) { return s.starts_with("fix: "); });
+    problems.add(Diagnostic{plan.parameters[k].at, (*m)[2], fix == said.end() ? "" : in_dots(fix->substr(5))});
+  }
+  problems.throw_if_any();
 }
 
 }  // namespace tutti::sweep

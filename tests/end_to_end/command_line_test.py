@@ -75,6 +75,16 @@ class CommandLineTest(support.TrainerTest):
         self.assertIn('gradientBits', self.run_trainer(['help=DataParallelSGD']).text)
         self.assertIn('file', self.run_trainer(['help=CNTKTextFormatReader']).text)
 
+    def test_a_mistyped_command(self):
+        for words, fix in ((['predcit', 'models/model.dnn'], "did you mean 'predict'?"), (['lanch', '-n', '2', 'configFile=run.cntk'], "did you mean 'launch'?"),
+                           (['nosuchcmd'], 'trainer --help lists the commands')):
+            result = self.run_trainer(words, expect=2)
+            self.assertIn(f"error: there is no command '{words[0]}'", result.stderr)
+            self.assertIn(f'fix: {fix}', result.stderr)
+        # A key alone means true, and a file is one.
+        self.run_trainer(['makeMode', 'configFile=run.cntk', '--check'])
+        self.assertIn('did you mean configFile=run.cntk?', self.run_trainer(['run.cntk'], expect=2).stderr)
+
     # --- check and dump
     def test_check_trains_nothing(self):
         result = self.run_trainer(['--check', 'configFile=run.cntk'])

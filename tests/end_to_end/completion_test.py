@@ -41,6 +41,26 @@ class CompletionTest(support.TrainerTest):
         self.assertIn('--classes', self.words('predict', 'a.dnn', '--'))
         self.assertEqual(self.words('predict', 'a.dnn', '--ch'), [])
 
+    def test_words_of_commands(self):
+        self.write('hosts', 'localhost slots=2\n')
+        self.assertEqual(self.words('new', ''), ['mnist', 'images', 'text', 'sequence', 'table'])
+        self.assertEqual(self.words('new', 'table', 'ru'), ['run.cntk'])
+        self.assertEqual(self.words('launch', '--hostfile', 'h'), ['hosts'])
+        self.assertEqual(self.words('launch', '--hostfile=h'), ['--hostfile=hosts'])
+        self.assertEqual(self.words('launch', '--rest'), ['--restarts'])
+        self.assertEqual(self.words('launch', '-n', '2', '--ch'), ['--check'])
+        self.assertEqual(self.words('launch', '-n', '2', 'configFile=ru'), ['configFile=run.cntk'])
+        self.assertEqual(self.words('report', '--output', 'ru'), ['run.cntk'])
+        self.assertEqual(self.words('sweep', '--ta'), ['--table'])
+        self.assertEqual(self.words('doctor', '--ch'), [])
+        self.assertIn('configFile=', self.words())
+
+    def test_every_option_of_a_usage_is_known(self):
+        for command in ('new', 'launch', 'plan', 'simulate', 'doctor', 'sweep', 'report'):
+            usage = subprocess.run([support.TRAINER, command, '--help'], capture_output=True, text=True, check=True).stdout
+            usage = re.sub(r'trainer \w+ --help', '', usage)
+            self.assertLessEqual(set(re.findall(r'--[a-z-]+', usage)), set(self.words(command, '--')), command)
+
     def test_every_key_of_help_is_known(self):
         keys = re.findall(r'^  ([a-zA-Z]\w*)  ', self.run_trainer(['help=SGD']).stdout, re.MULTILINE)
         found = {re.sub(r'.*\[|=\[?$', '', w) for w in self.words('Train=[SGD=[')} | {w[len('Train=[SGD=['):].rstrip('=[') for w in self.words('Train=[SGD=[')}

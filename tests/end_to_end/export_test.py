@@ -115,6 +115,22 @@ class ExportTest(support.TrainerTest):
         self.run_trainer(['export', 'c.dnn', '--safetensors', 'c.safetensors'])
         self.assertEqual(read_safetensors(self.directory / 'c.safetensors'), tensors)
 
+    def test_numbers_beyond_float32_are_named(self):
+        self.train('a.dnn', epochs=0)
+        self.run_trainer(['export', 'a.dnn', '--safetensors', 'a.safetensors'])
+        header, data = {}, b''
+        for name, (shape, values) in read_safetensors(self.directory / 'a.safetensors').items():
+            numbers = list(struct.unpack(f'<{len(values) // 4}f', values))
+            if shape == (5, 3):
+                wide, numbers[4] = name, 1e300
+            data += struct.pack(f'<{len(numbers)}d', *numbers)
+            header[name] = {'dtype': 'F64', 'shape': shape, 'data_offsets': [len(data) - 8 * len(numbers), len(data)]}
+        text = json.dumps(header).encode()
+        (self.directory / 'w.safetensors').write_bytes(struct.pack('<Q', len(text)) + text + data)
+        said = self.run_trainer(['import', 'w.safetensors', 'b.dnn', '--into', 'a.dnn']).stdout
+        self.assertIn(f"note: '{wide}' is float64 and rounded to float32, where 1 of its values are infinite\n", said)
+        self.assertEqual(said.count('infinite'), 1)
+
     def test_mistakes(self):
         self.train('a.dnn', epochs=0)
         self.write('text', 'no model, and longer than any magic number at the beginning of a file')
@@ -127,9 +143,12 @@ class ExportTest(support.TrainerTest):
                 (['export', 'a.dnn', '--npz', 'a.dnn'], 'are the same file'), (['export', 'a.dnn', '--npz', '/proc/no/a.npz'], '/proc/no'),
                 (['import', 'a.npz', 'b.dnn'], '--into MODEL'), (['import', 'text', 'b.dnn', '--into', 'a.dnn'], "'text', byte 0: the header has"),
                 (['import', 'a.dnn', 'b.dnn', '--into', 'a.dnn'], 'a model of this program already'),
-                (['import', 'a.npz', 'b.dnn', '--into', 'text'], "'text' is neither a model")):
+                (['import', 'a.npz', 'b.dnn', '--into', 'text'], "'text' is neither a model"), (['import', 'none.npz', 'b.dnn', '--into', 'a.dnn'], "opening 'none.npz'")):
             with self.subTest(words):
-                self.assertIn(message, self.run_trainer(words, expect=2).stderr)
+                said = self.run_trainer(words, expect=2).stderr
+                self.assertIn(message, said)
+                if '/proc' not in message:
+                    self.assertIn('fix: ', said)
         self.assertIn('--safetensors FILE', self.run_trainer(['export', '--help']).stdout)
         self.assertIn('--safetensors FILE', self.run_trainer(['help=export']).stdout)
 

@@ -131,6 +131,29 @@ class PredictTest(support.TrainerTest):
         self.assertEqual(rows[0], ['sample', 'class1', 'score1'])
         self.assertEqual([names[int(r[1])] for r in rows[1:]], best)
 
+    def test_a_test_counts_the_names_too(self):
+        self.write('test.cntk', NET.replace('command = Train', 'command = Test') + '''
+Test = [ action = "test"; modelPath = "net.dnn"; confusionTable = true; labelMappingFile = "$names$"
+    reader = [ readerType = "CNTKTextFormatReader"; file = "data.ctf"; input = [ features = [ dim = 12 ; format = "dense" ]; labels = [ dim = 3 ; format = "dense" ] ] ] ]
+''')
+        self.assertIn('dog, big', self.run_trainer(['configFile=test.cntk', 'names=names.txt']).text)
+        for count in (2, 4):
+            self.write('some.txt', 'a\nb\nc\nd\n'[:2 * count])
+            said = self.run_trainer(['configFile=test.cntk', 'names=some.txt'], expect=None).text
+            self.assertIn(f"'some.txt' names {count} classes, but 'z' has 3 values", said)
+            self.assertIn('fix: ', said)
+
+    def test_an_array_for_a_sparse_input(self):
+        self.write('sparse.cntk', NET.replace('Input {(2:2:3)}', 'SparseInput {12}').replace('(features - 128) .* 0.01', '(features)')
+                   .replace('dim = 12 ; format = "dense"', 'dim = 12 ; format = "sparse"').replace('net.dnn', 'sparse.dnn'))
+        self.write('data.ctf', '|features 1:2 |labels 1 0 0\n')
+        self.run_trainer(['configFile=sparse.cntk'])
+        (self.directory / 'x.npy').write_bytes(npy((1, 12), [0.0] * 12))
+        said = self.run_trainer(['predict', 'sparse.dnn', '--input', 'x.npy'], expect=2).stderr
+        self.assertIn("the input 'features' is sparse", said)
+        self.assertIn('fix: give a file in CTF: |features INDEX:1', said)
+        self.run_trainer(['predict', 'sparse.dnn', '--input', 'data.ctf'])
+
     def test_sequences(self):
         self.write('seq.cntk', SEQUENCES)
         steps = [[(1, 2), (3, 4), (-1, 0.5)], [(0, 1)], [(2, 2), (1, 1), (0, 0)]]
@@ -154,7 +177,7 @@ class PredictTest(support.TrainerTest):
         self.assertEqual(rows, self.rows(self.run_trainer(['predict', 'one.dnn', '--input', 'one.ctf', '--map', 'x=S0']).stdout))
         self.assertEqual([r[:2] for r in rows[1:]], [['0', '0'], ['0', '1'], ['0', '2']])
         (self.directory / 'none.npy').write_bytes(npy((0, 2), []))
-        self.assertIn('no samples', self.run_trainer(['predict', 'seq.dnn', '--input', 'none.npy'], expect=2).stderr)
+        self.assertRegex(self.run_trainer(['predict', 'seq.dnn', '--input', 'none.npy'], expect=2).stderr, 'no samples\nfix: ')
         (self.directory / 'two.npy').write_bytes(npy((2, 3, 2), [v for s in (steps[0], steps[2]) for p in s for v in p]))
         rows = self.rows(self.run_trainer(['predict', 'seq.dnn', '--input', 'x=two.npy']).stdout)
         self.assert_values([r[2:] for r in rows[1:]], expected[:3] + expected[4:])
@@ -168,9 +191,14 @@ class PredictTest(support.TrainerTest):
                 (['--input', 'data.ctf', '--input', 'x.npy'], 'different kinds'), (['--input', 'x.npy', '--output', 'z.npy', '--top', '1'], 'an array holds values'),
                 (['--input', 'x.npy', '--format', 'npy'], 'an array needs a file'), (['--input', 'x.npy', '--format', 'xml'], "no format 'xml'"),
                 (['--input', 'x.npy', '--top', 'many'], "--top = 'many' is not a whole number"), (['--input', 'x.npy', '--mean', 'm.xml'], '--mean is for images'),
-                (['--input', 'x.npy', '--classes', 'data.ctf'], "names 5 classes, but 'z' has 3"), (['--input', 'data.ctf', '--map', 'labels=S1'], 'names no input of the network')):
+                (['--input', 'x.npy', '--classes', 'data.ctf'], "names 5 classes, but 'z' has 3"), (['--input', 'data.ctf', '--map', 'labels=S1'], "does not need the input 'labels'"),
+                (['--input', 'data.ctf', '--map', 'label=S1'], "'label=S1' names no input of the network"), (['--input', 'data.ctf', '--output', 'o.xlsx'], "no format has the ending '.xlsx'")):
             with self.subTest(words):
                 self.assertIn(message, self.predict(*words, expect=2).stderr)
+        self.assertFalse((self.directory / 'o.xlsx').exists())
+        self.predict('--input', 'data.ctf', '--output', 'o.xlsx', '--format', 'csv')
+        self.predict('--input', 'data.ctf', '--output', './plain')
+        self.assertEqual((self.directory / 'plain').read_text(), (self.directory / 'o.xlsx').read_text())
         self.assertIn('--softmax', self.predict('--help').stdout)
 
 

@@ -33,6 +33,13 @@ for wrong in ({}, {'x': [[1, 2]], 'y': numpy.zeros((3, 1))}, {'x': numpy.array([
     except ValueError:
         continue
     raise SystemExit(f'{wrong} was written')
+assert list(tutti.one_hot(numpy.array([2.0, 0.0]), 3).indices[:, 0]) == [2, 0]
+for wrong in ([1.5], [0, numpy.nan]):
+    try:
+        tutti.one_hot(wrong, 3)
+    except ValueError:
+        continue
+    raise SystemExit(f'{wrong} are classes')
 '''
 
 READ = '''
@@ -52,6 +59,15 @@ for name in ('z.csv', 'z.json'):
     assert rows['sample'].dtype.kind == 'i' and list(rows['sample']) == list(range(40)), name
     assert list(rows['class'].astype(int)) == list(z.argmax(1)) if name == 'z.json' else rows['class1'].astype(int).tolist() == z.argmax(1).tolist()
 numpy.testing.assert_allclose(tutti.read_predictions('z.json')['values'], z, rtol=1e-5, atol=1e-5)
+for name, cut, place in (('z.csv', 'sample,z\\n0,1\\n1', 'cut.csv:3'), ('z.csv', 'sample,z\\n0,1,2\\n', 'cut.csv:2'), ('z.json', '[\\n{"sample": 0', 'cut.json:2')):
+    with open('cut' + name[1:], 'w') as f:
+        f.write(cut)
+    try:
+        tutti.read_predictions('cut' + name[1:])
+    except ValueError as e:
+        assert place in str(e), e
+        continue
+    raise SystemExit(f'{cut} was read')
 log = tutti.read_log('train.log')
 assert list(log['epoch']) == [1, 2, 3] and log['ce'][2] < log['ce'][0] and list(log['totalSamplesSeen']) == [40, 80, 120], log
 with open('m.jsonl', 'w') as f:

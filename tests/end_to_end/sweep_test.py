@@ -230,11 +230,50 @@ for i in $(echo "${2#--array=}" | sed 's/%.*//; s/,/ /g'); do SLURM_ARRAY_TASK_I
         self.assertEqual([r['state'] for r in self.table()], ['ended'] * 3)
         self.assertEqual((self.directory / 'arrays').read_text(), '--array=0,1,2%2\n')
         self.assertIn('#SBATCH --time=1\n', (self.directory / 'out/array.sh').read_text())
+        self.assertIn('or leave out --slurm', self.sweep(text.replace(': out', ': none'), '--slurm', variables={'PATH': str(self.directory)}, expect=2).stderr)
         # An array that ends early, and one that is refused.
         sbatch.write_text('#!/bin/sh\necho Submitted batch job 7\n')
         self.assertIn('3 of its runs have not', self.sweep(text.replace(': out', ': other'), '--slurm', variables=variables, expect=75).stderr)
         sbatch.write_text('#!/bin/sh\necho no such partition >&2\nexit 1\n')
         self.assertIn('submitted nothing', self.sweep(text.replace(': out', ': third'), '--slurm', variables=variables, expect=2).stderr)
+
+    def test_all_runs_are_compared_by_one_value(self):
+        """Of two runs one is tested: the other has no value of a test, and is not ranked by its value of training."""
+        text = 'config: run.cntk\nparameters: {command: [Train, "Train:Test"]}\noutput: out\n'
+        for words in ([], ['--table']):
+            self.sweep(text, *words)
+            rows = self.table()
+            column = next(k for k in rows[0] if '.' in k)
+            self.assertTrue(column.startswith('test.'), column)
+            self.assertEqual([r['command'] for r in rows], ['Train:Test', 'Train'])
+            self.assertEqual(rows[1][column], '-')
+        # Without any test, all are compared by what the training has.
+        self.sweep('config: run.cntk\nparameters: {hidden: [3, 4]}\narguments: [command=Train]\noutput: other\n')
+        with open(self.directory / 'other/table.csv', encoding='utf-8') as f:
+            self.assertIn('training.', f.readline())
+
+    def test_an_objective_that_no_log_holds(self):
+        text = '''
+config: run.cntk
+%s
+parameters: {hidden: [3, 4, 5]}
+objective: training.CrossEntropyWithSoftmx
+output: out
+'''
+        for method in ('method: grid', 'method: halving\nruns: 3'):
+            result = self.sweep(text % method, expect=2)
+            self.assertRegex(result.stderr, r'sweep\.yaml:\d:12: error: the log \S+ has no .training\.CrossEntropyWithSoftmx.; '
+                             r'values: training\.CrossEntropyWithSoftmax, ')
+            self.assertIn("fix: did you mean 'training.CrossEntropyWithSoftmax'?", result.stderr)
+
+    def test_a_parameter_that_nothing_reads(self):
+        text = 'config: run.cntk\narguments: [Unused=1]\noutput: out\nparameters:\n  hidden: [3]\n  %s: [2, 3]\n'
+        for key, fix in (('Noise', 'remove it, or use it as $Noise$'), ('Train.maxEpoch', 'did you mean Train.SGD.maxEpochs=2?')):
+            result = self.sweep(text % key, expect=2)
+            self.assertIn(f"sweep.yaml:6:3: error: no command uses '{key.rpartition('.')[2]}'", result.stderr)
+            self.assertIn(f'fix: {fix}', result.stderr)
+            self.assertNotIn('Unused', result.stderr)  # arguments may hold more than a config uses
+            self.assertEqual(list(self.directory.glob('out/run-*')), [])
 
     def test_mistakes(self):
         for text, place, said in (('config: run.cntk\nparameter: {hidden: [1]}\n', 'sweep.yaml:2:1', "did you mean 'parameters'?"),

@@ -2,6 +2,10 @@
 // The words of "trainer launch", and why an attempt has ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
 
 #include "base/exit_codes.h"
 #include "launch/cause.h"
@@ -28,6 +32,63 @@ TEST(LaunchOptions, HostsGiveTheNumberOfRanks) {
   const Options o = parse({"--hosts", "a:4,b", "c"});
   EXPECT_EQ(o.ranks, 5);
   EXPECT_EQ(to_string(o.hosts), "a:4,b:1");
+}
+
+std::string error_of(const std::vector<std::string>& words) {
+  try {
+    parse(words);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(LaunchOptions, EmptyValuesAreNone) {
+  for (const char* word : {"--hosts=", "--hostfile=", "--min-ranks=", "--mpiexec="})
+    EXPECT_THAT(error_of({word, "-n", "2", "c"}), testing::HasSubstr("needs a value\nfix: ")) << word;
+  EXPECT_NE(error_of({"--restarts=", "3", "c"}), "");
+  EXPECT_THAT(error_of({"--hosts", "-n", "2", "c"}), testing::HasSubstr("a host without a name"));
+}
+
+TEST(LaunchOptions, FlagsOfTheTrainerMayBeAnywhere) {
+  EXPECT_THAT(parse({"--check", "-n", "2", "-v", "configFile=a"}).arguments,
+              testing::ElementsAre("--check", "-v", "configFile=a"));
+}
+
+TEST(LaunchOptions, FixesAreWhatCanBeWritten) {
+  EXPECT_THAT(error_of({"--hosts", "a:0", "c"}),
+              testing::EndsWith("takes a number, 1 or more, not '0'\nfix: --hosts node1:4,node2:4"));
+}
+
+class Hostfile : public testing::Test {
+ protected:
+  ~Hostfile() override { std::remove(path_.c_str()); }
+  std::vector<Host> read(const std::string& text) const {
+    std::ofstream(path_) << text;
+    return read_hostfile(path_);
+  }
+  std::string error(const std::string& text) const {
+    try {
+      read(text);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return {};
+  }
+  std::string path_ = testing::TempDir() + "hosts" + std::to_string(getpid());
+};
+
+TEST_F(Hostfile, SlotsAreReadHoweverTheyAreWritten) {
+  EXPECT_EQ(to_string(read("a slots = 2 # two\n\nb slots =3 max_slots=8\nc slots= 4 max-slots = 8\nd:5\ne\n")),
+            "a:2,b:3,c:4,d:5,e:1");
+}
+
+TEST_F(Hostfile, UnknownWordsAreNamed) {
+  EXPECT_THAT(error("a\nb slot=2\n"), testing::HasSubstr(path_ + ":2: 'slot=2' is not understood\nfix: lines such as"));
+  EXPECT_THAT(error("a 2\n"), testing::HasSubstr(path_ + ":1: '2' is not understood"));
+  EXPECT_THAT(error("a slots=x\n"), testing::EndsWith(":1: slots takes a number, 1 or more, not 'x'\n"
+                                                      "fix: lines such as 'node1 slots=4'"));
+  EXPECT_THAT(error("a:\n"), testing::HasSubstr("takes a number"));
 }
 
 TEST(LaunchOptions, MistakesHaveAFix) {
