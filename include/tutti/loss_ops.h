@@ -27,7 +27,7 @@ struct Loss {
   LossOp op = LossOp::sum;
   Extent extent;
   std::size_t top = 1;           // classification error: correct if the label is among the `top` largest
-  std::size_t sample_lines = 1;  // classification error: lines of a sample, whose mean counts
+  std::size_t sample_lines = 1;  // classification error: lines of a sample; its error is their mean
   std::size_t weight_size = 0;   // weighted logistic: elements in the weight of a sample, 1 or all
 };
 

@@ -30,12 +30,12 @@ void forecast_steps(Forecast& f, const Measured& m, const LinkFigures& link) {
   if (f.bytes_per_step > 0) f.hidden = std::clamp(1 - m.wait / steps / alone, 0.0, 1.0);
 }
 
-// never = n a + x, always = n a + n x; its last exchange is that of the end. Where a disturbance makes x too large, x
-// is at most what ranks waited for each other: a step takes no less than the rest, in which they computed.
+// never = n a + x, always = n a + n x; its last exchange is that of the end. Where a disturbance makes x too large, a
+// step still takes no less than the slowest rank computes.
 void forecast_blocks(Forecast& f, const Measured& never, const Measured& always, double period) {
   const double n = static_cast<double>(std::max<std::int64_t>(never.steps, 1));
   const double exchange = n > 1 ? std::max(0.0, (always.seconds - never.seconds) / (n - 1)) : 0;
-  const double step = std::max(1e-9, (never.seconds - std::min(exchange, never.wait)) / n);
+  const double step = std::max(1e-9, std::max(never.seconds - exchange, never.computing) / n);
   const double samples = static_cast<double>(never.samples) / n;
   f.samples_per_second = samples / (step + exchange / period);
   f.bytes_per_step = always.bytes / n / period;

@@ -13,6 +13,7 @@ namespace tutti::actions {
 struct Measured {
   std::int64_t steps = 0, samples = 0;
   double seconds = 0, wait = 0;  // wait: for messages of other ranks
+  double computing = 0;          // seconds of the slowest rank without its waits
   double bytes = 0;              // that a rank sent
   double memory = 0;             // bytes
 };

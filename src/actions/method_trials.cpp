@@ -188,6 +188,7 @@ Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std
   Measured m;
   m.steps = trial.steps, m.samples = trial.samples;
   m.seconds = largest_of_ranks(ranks, trial.times.total), m.wait = largest_of_ranks(ranks, trial.times.exchange.wait);
+  m.computing = largest_of_ranks(ranks, trial.times.total - trial.times.exchange.wait);
   m.bytes = largest_of_ranks(ranks, static_cast<double>(trial.times.exchange.bytes_sent));
   m.memory = largest_of_ranks(ranks, std::max(0.0, memory_now() - before));
   return m;

@@ -32,7 +32,7 @@ std::optional<WatchVerdict> lost(const WatchedRank& r, double seconds, double cl
                              r.silent));
 }
 
-// Three heartbeats: whether it runs is not known.
+// Seconds. After three missed heartbeats a rank may be frozen: its idle time proves nothing.
 constexpr double kUnheard = 1.5;
 
 bool same_silence(const WatchedRank& r) { return r.linked && !r.done && !r.closed; }

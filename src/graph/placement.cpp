@@ -78,7 +78,7 @@ class Placer : PlacedValues {
     const Tensor& t = code_.tensors[o.tensor];
     if (o.per_sample || !chosen_.contains(t.node)) return;
     throw ConfigError({}, fmt::format("ModelParallel divides '{}' among the ranks, and it is {}", name, use),
-                      fmt::format("ModelParallel = [ layers = [ {} = replicate ] ], or the layer it belongs to", name));
+                      "replicate for the layer that has it, or another node");
   }
   bool any_at(const Instruction& i, Place p) const {
     return std::any_of(i.in.begin(), i.in.end(), [&](const Operand& o) { return o.per_sample && place_of(o) == p; });

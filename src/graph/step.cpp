@@ -407,9 +407,9 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
   const auto& parts = m.parts(e, batch);
   std::vector<Output> outputs;
   e.run.weights_version = m.backend->new_version();
-  // Values that depend on no sample are there without any.
-  const bool computes = !parts.empty() || std::ranges::none_of(e.roots, [&](std::size_t root) {
-    return e.program.code().of_node.at(root).per_sample;
+  // A program of parameters only has no columns to divide, and values all the same.
+  const bool computes = !parts.empty() || std::ranges::none_of(e.program.code().tensors, [](const Tensor& t) {
+    return t.kind == Tensor::Kind::input;
   });
   if (computes) {
     m.attach(e, batch, parts.empty() ? Part{} : Part{parts.front().first, parts.back().last});

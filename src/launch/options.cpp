@@ -40,7 +40,7 @@ int number(const std::string& word, const std::string& text, int least) {
 
 // "a:4", or "a" for one rank. `where` and `fix`: for messages.
 Host parse_host(const std::string& text, const std::string& where, const char* fix) {
-  const auto colon = text.find(':');
+  const auto first = text.find(':'), colon = first == text.rfind(':') ? first : text.npos;  // IPv6 has several
   Host host{text.substr(0, colon)};
   if (host.name.empty() || host.name.starts_with('-'))
     throw Error(fmt::format("launch: {} has a host without a name: '{}'\nfix: {}", where, text, fix));
@@ -75,6 +75,7 @@ std::vector<std::string> words_of_line(const std::string& line) {
 struct Words {
   explicit Words(const std::vector<std::string>& all) : all_(all) {}
   bool more() const { return at_ < all_.size(); }
+  bool has_value() const { return inline_.has_value(); }
   std::string next() {
     std::string word = all_[at_++];
     inline_.reset();
@@ -154,7 +155,7 @@ void refuse_restarts(const Options& o) {
       throw Error(fmt::format("launch: {} has no effect, as nothing is started again here\nfix: leave it out", word));
 }
 
-Options parse(const std::vector<std::string>& all) {
+Options parse(const std::vector<std::string>& all, bool flags_of_trainer) {
   Options o;
   std::vector<std::string> flags;
   Words words(all);
@@ -178,7 +179,7 @@ Options parse(const std::vector<std::string>& all) {
       o.answer = words.value(word);
     else if ((word == "--help" || word == "-h") && o.arguments.empty())
       o.help = true;
-    else if (std::ranges::find(kFlags, word) != kFlags.end())
+    else if (flags_of_trainer && !words.has_value() && std::ranges::find(kFlags, word) != kFlags.end())
       flags.push_back(word);
     else if (word.starts_with("-") && o.arguments.empty())
       throw Error(

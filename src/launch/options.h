@@ -26,7 +26,7 @@ struct Options {
 };
 
 // Throws Error with what is wrong and a fix. `words`: without "launch".
-Options parse(const std::vector<std::string>& words);
+Options parse(const std::vector<std::string>& words, bool flags_of_trainer = false);
 std::string usage();
 // The ranks of a run that names neither ranks nor hosts: one per task of the Slurm allocation, else `otherwise`.
 int default_ranks(int otherwise);

@@ -145,6 +145,7 @@ bool Process::has_children() const { return all_children().count(pid_) > 0; }
 // Those that have moved to a group of their own, too.
 void Process::kill_tree() {
   if (!running()) return;
+  kill(pid_, SIGSTOP);  // starts no more of them
   std::vector<pid_t> tree;
   add_tree(all_children(), pid_, tree);
   for (const pid_t pid : tree) kill(pid, SIGKILL);

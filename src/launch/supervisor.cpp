@@ -64,7 +64,7 @@ class Supervisor {
       if (!choose_hosts()) return kPreempted;
       int code = attempt();
       // Its ranks may not all have been ready for the signal: it was their end.
-      if (asked_ && (ended_early_ || code == 128 + SIGUSR1)) code = kPreempted;
+      if (ended_early_ || (asked_ && code == 128 + SIGUSR1)) code = kPreempted;
       const Judgement verdict = judge(code);
       tell(code, verdict);
       if (verdict.next != Next::start_again) return finish(code, verdict);
@@ -166,15 +166,17 @@ class Supervisor {
   }
 
   // Whether the line is for the launcher alone.
-  bool hears(const std::string& line) {
-    if (line == launcher::kTrains || line == launcher::kTrained) return trains_ = line == launcher::kTrains, true;
-    if (!line.starts_with(launcher::kFromScratch)) return false;
-    begun_ += (begun_.empty() ? "" : "\n") + line.substr(launcher::kFromScratch.size());
+  bool hears(const std::string& line) {  // mpiexec may put a rank or a time in front
+    const bool trains = line.ends_with(launcher::kTrains);
+    if (trains || line.ends_with(launcher::kTrained)) return trains_ = trains, true;
+    const auto at = line.find(launcher::kFromScratch);
+    if (at == line.npos) return false;
+    begun_ += (begun_.empty() ? "" : "\n") + line.substr(at + launcher::kFromScratch.size());
     return true;
   }
 
   void pass_on(bool error, const std::string& text) {
-    if (error && hears(text.substr(0, text.find_last_not_of("\r\n") + 1))) return;
+    if (hears(text.substr(0, text.find_last_not_of("\r\n") + 1))) return;
     std::FILE* const to = error ? stderr : stdout;
     std::fwrite(text.data(), 1, text.size(), to);
     std::fflush(to);
@@ -190,7 +192,7 @@ class Supervisor {
         ask_to_end(process);
       } else if (passed_on_ == 0) {
         say(fmt::format("signal {}: ended at once, as no training is under way", last_signal.load()));
-        asked_ = ended_early_ = true;
+        ended_early_ = process.running();
         process.kill_tree();
       } else {
         process.kill_tree();
@@ -270,16 +272,17 @@ class Supervisor {
   Cause cause_;
   Clock::time_point start_ = {}, looked_ = {};
   int ranks_ = 0, attempts_ = 0, restarts_ = 0, passed_on_ = 0, alike_ = 0, last_code_ = -1;
-  bool planned_ = false;                      // asked to end, to take hosts back
-  bool trains_ = false;                       // SIGUSR1 ends the attempt with a checkpoint
-  bool asked_ = false, ended_early_ = false;  // by SIGUSR1; by SIGKILL, before it trained
+  bool planned_ = false;      // asked to end, to take hosts back
+  bool trains_ = false;       // SIGUSR1 ends the attempt with a checkpoint
+  bool asked_ = false;        // SIGUSR1 was sent
+  bool ended_early_ = false;  // killed because of a signal while it did not train
 };
 
 }  // namespace
 
 int run(int argc, const char* const* argv) {
   try {
-    Options o = parse({argv, argv + argc});
+    Options o = parse({argv, argv + argc}, true);
     if (o.help) return std::fputs(usage().c_str(), stdout), 0;
     if (!o.answer.empty()) return answer_probe(o.answer);
     struct sigaction action {};

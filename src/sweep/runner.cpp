@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/exit_codes.h"
@@ -116,19 +117,21 @@ class Pool {
     if (open.size() < jobs.size())
       say(fmt::format("{} of {} runs were done before", jobs.size() - open.size(), jobs.size()));
     bool told = false;
-    while (!active_.empty() || (!open.empty() && signals == 0)) {
-      for (std::size_t tries = open.size(); signals == 0 && tries > 0 && !free_.empty(); --tries) {
+    const auto ends = [&] { return signals > 0 || wrong_; };
+    while (!active_.empty() || (!open.empty() && !ends())) {
+      for (std::size_t tries = open.size(); !ends() && tries > 0 && !free_.empty(); --tries) {
         const Job job = open.front();
         open.pop_front();
         if (!begin(job)) open.push_back(job);
       }
       if (active_.empty() && !open.empty()) usleep(100'000);  // what a killed sweep left behind is ending
-      if (signals > 0 && !told) stop_all(), told = true;
+      if (ends() && !told) stop_all(), told = true;
       if (signals > 1)
         for (Active& a : active_) a.process->kill_tree();
       for (Active& a : active_) look_at(a);
       std::erase_if(active_, [](const Active& a) { return !a.process; });
     }
+    if (wrong_) throw *wrong_;
     return signals == 0 && !stopped_;
   }
 
@@ -194,7 +197,12 @@ class Pool {
       return say(fmt::format("{} failed with code {}: {}; the log is {}", a.run->name, code, a.last, a.run->log()));
     }
     if (a.whole) write_ended(*a.run, {code, seconds});
-    check_objective(plan_, *a.run, log);
+    try {
+      check_objective(plan_, *a.run, log);
+    } catch (const ConfigError& e) {
+      wrong_ = e;  // the others save their state
+      return;
+    }
     const auto s = score(log, plan_.objective, a.job.until);
     say(fmt::format("{} {} in {:.1f} s{}", a.run->name, a.whole ? "ends" : "pauses", seconds,
                     s ? fmt::format(": {} {:.6g}", s->name, s->value) : ""));
@@ -205,6 +213,7 @@ class Pool {
   std::vector<cpu_set_t> cores_;
   std::vector<std::size_t> free_;
   std::vector<Active> active_;
+  std::optional<ConfigError> wrong_;
   bool stopped_ = false;  // a run was stopped, and goes on when the sweep is started again
 };
 

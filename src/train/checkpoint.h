@@ -120,7 +120,7 @@ struct CheckpointFiles {
   bool best = false;             // after an epoch: save the model also as the best one
 };
 
-// The models that keep_models counts out, also those of runs that kept more. Rank 0.
+// Removes numbered models but the newest keep_models, also those that a run with a larger keep_models left. Rank 0.
 void remove_older_models(const CheckpointFiles&, std::int64_t epoch);
 
 // Copies all that is saved, and writes it later, in the background, or at once without a writer: the mid-epoch file

@@ -81,7 +81,7 @@ class Search {
     epochs_.erase(epochs_.begin(), epochs_.lower_bound(0));
     epochs_.erase(epochs_.lower_bound(max_epochs), epochs_.end());
     final_epoch_ = epochs_of_final_model().value_or(max_epochs);
-    epochs_.insert(std::min(final_epoch_, max_epochs));  // that model has no number
+    epochs_.insert({std::min(final_epoch_, max_epochs), max_epochs});  // the final model has no number
   }
 
   std::optional<ResumePoint> only(std::int64_t epoch) {

@@ -170,7 +170,7 @@ class LaunchTest(LaunchedTest):
                 result = run.wait()
                 self.assertEqual(result.code, PREEMPTED, str(result)[-3000:])
                 self.assertNotIn('attempt 2', result.text)
-                self.assertEqual(ranks_of(folder), {})
+                self.assertTrue(support.all_end(list(ranks_of(folder).values()), 30), 'a rank lives on')
 
     def test_from_scratch(self):
         """makeMode = false does its part once, whenever the first attempt ends."""

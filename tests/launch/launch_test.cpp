@@ -51,7 +51,7 @@ TEST(LaunchOptions, EmptyValuesAreNone) {
 }
 
 TEST(LaunchOptions, FlagsOfTheTrainerMayBeAnywhere) {
-  EXPECT_THAT(parse({"--check", "-n", "2", "-v", "configFile=a"}).arguments,
+  EXPECT_THAT(parse({"--check", "-n", "2", "-v", "configFile=a"}, true).arguments,
               testing::ElementsAre("--check", "-v", "configFile=a"));
 }
 

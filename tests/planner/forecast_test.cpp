@@ -14,7 +14,7 @@ constexpr int kSteps = 100, kSamples = 64;  // samples: of a step
 Measured trial(int exchanges, double exchange = kExchange) {
   Measured m;
   m.steps = kSteps, m.samples = kSteps * kSamples;
-  m.seconds = kSteps * kStep + exchanges * exchange, m.wait = exchanges * exchange;
+  m.seconds = kSteps * kStep + exchanges * exchange, m.wait = exchanges * exchange, m.computing = kSteps * kStep;
   m.bytes = 1e6 * exchanges;
   return m;
 }

@@ -314,6 +314,24 @@ TEST(Checkpoint, ARunOfFewerEpochsThanAreDoneEndsWithTheModelOfItsLast) {
   });
 }
 
+TEST(Checkpoint, AFinalModelOfFewerEpochsHidesNone) {
+  const Directory d;
+  run_ranks(1, [&](Communicator& comm) {
+    Trial two(d / "m", 2, comm);
+    two.start();
+    two.epochs(2);
+    std::vector<std::string> warnings;
+    copy_model(*find_resume_point(d / "m", 9, warnings), numbered_model_name(d / "m", 2), comm);
+    Trial nine(d / "m", 9, comm);
+    nine.state.epoch = 2;
+    nine.epochs(5);
+    const auto point = find_resume_point(d / "m", 3, warnings);
+    ASSERT_TRUE(point);
+    EXPECT_TRUE(point->finished);
+    EXPECT_EQ(point->model, d / "m.3");
+  });
+}
+
 TEST(Checkpoint, ModelsOfARunThatKeptMoreAreRemoved) {
   const Directory d;
   run_ranks(1, [&](Communicator& comm) {

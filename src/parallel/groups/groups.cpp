@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "comm/agreement.h"
 #include "parallel/groups/chained_gradients.h"
 #include "parallel/groups/group_weights.h"
 #include "parallel/groups/hierarchical_gradients.h"
@@ -280,6 +282,12 @@ ParallelMethod gradients_between_weights(const ParallelTrainOptions& o, const Gr
     // The subgroups with one place in their groups make one update.
     int leader = layout.local;
     inside.update_ranks->broadcast(0, std::as_writable_bytes(std::span(&leader, 1)));
+    const std::array<int, 2> mine{leader, inside.update_ranks->size()};
+    std::array<int, 2> first = mine;
+    owned[0]->broadcast(0, std::as_writable_bytes(std::span(first)));
+    if (!all_agree(comm, first == mine))
+      throw ConfigError({}, "groups of groups: the groups are divided in different ways",
+                        "groups = size:N or n:N in insideGroups, so that all are divided alike");
     owned.push_back(comm.split(leader));
     m.metrics.per_step = m.update_ranks = owned.back().get();
     m.metrics.other_groups = m.update_ranks->size() - inside.update_ranks->size();
