@@ -92,7 +92,10 @@ class WeightsImport {
 
   void fill(ModelView& view) {
     for (ModelValue& v : view.values)
-      if (const interchange::TensorEntry* e = file_.find(v.name)) std::ranges::copy(file_.read(*e), v.values.begin());
+      if (const interchange::TensorEntry* e = file_.find(v.name)) {
+        std::ranges::copy(file_.read(*e), v.values.begin());
+        if (e->kind == interchange::NumberKind::float64) note_rounding(v);
+      }
   }
 
   const std::string& notes() const { return notes_; }
@@ -107,6 +110,12 @@ class WeightsImport {
     return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
   }
 
+  void note_rounding(const ModelValue& v) {
+    const auto infinite = std::ranges::count_if(v.values, [](float x) { return std::isinf(x); });
+    notes_ += fmt::format("note: '{}' is float64 and rounded to float32{}\n", v.name,
+                          infinite ? fmt::format(", where {} of its values are infinite", infinite) : "");
+  }
+
   void check_tensor(const ModelValue& v, const interchange::TensorEntry& e) {
     const auto expected = interchange::reversed_axes(v.shape);
     if (without_ones(e.shape) != without_ones(expected)) {
@@ -115,10 +124,6 @@ class WeightsImport {
                                    interchange::shape_text(expected), turned ? ": transpose it" : ""));
     } else if (!interchange::is_float(e.kind)) {
       wrong_.push_back(fmt::format("'{}' holds {}, not floating-point numbers", v.name, interchange::name_of(e.kind)));
-    } else if (e.kind == interchange::NumberKind::float64) {
-      const auto infinite = std::ranges::count_if(file_.read(e), [](float x) { return std::isinf(x); });
-      notes_ += fmt::format("note: '{}' is float64 and rounded to float32{}\n", v.name,
-                            infinite ? fmt::format(", where {} of its values are infinite", infinite) : "");
     }
   }
 

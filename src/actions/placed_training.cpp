@@ -101,12 +101,12 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
     return refuse("gaussianNoiseInjectStd does not work with ModelParallel: ranks would draw other noise",
                   "remove gaussianNoiseInjectStd, or the block ModelParallel");
   if (t.world->size() == 1) return;
-  if (const GroupLayout layout = grouped ? lay_out_groups(p.groups, *t.world) : GroupLayout();
-      grouped && !layout.even())
+  const GroupLayout layout = grouped ? lay_out_groups(p.groups, *t.world) : GroupLayout();
+  if (grouped && !layout.even())
     return context.problem(block.where(),
                            fmt::format("ModelParallel needs groups of one size, and there are {}", layout.text()),
                            "start as many ranks for every group, or remove the block ModelParallel");
-  t.layer_ranks = t.world->split(grouped ? lay_out_groups(p.groups, *t.world).group : 0);
+  t.layer_ranks = t.world->split(layout.group);
   if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
 }
 

@@ -42,11 +42,7 @@ std::vector<std::string> class_names(const CommandWords& words, const std::strin
   if (!words.has("--classes")) return {};
   const std::string path = words.value("--classes");
   auto names = read_label_mapping(path);
-  if (names.size() != elements)
-    throw Error(
-        fmt::format("'{}' names {} classes, but '{}' has {} values\nfix: one name per line, in the order of the "
-                    "labels",
-                    path, names.size(), node, elements));
+  check_class_names("", path, names.size(), node, elements);
   return names;
 }
 

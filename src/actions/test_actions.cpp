@@ -161,11 +161,8 @@ ConfusionTable count_classes(Network& network, Reader& reader, const ActionConte
           fmt::format("a confusion table of {} classes; the most are {}\nfix: remove confusionTable and "
                       "confusionFile",
                       classes, ConfusionTable::most_classes));
-    if (!options.label_mapping_file.empty() && names.size() != classes)
-      throw Error(
-          fmt::format("labelMappingFile: '{}' names {} classes, but '{}' has {} values\nfix: one name per "
-                      "line, in the order of the labels",
-                      options.label_mapping_file, names.size(), what.scores, classes));
+    if (!options.label_mapping_file.empty())
+      check_class_names("labelMappingFile: ", options.label_mapping_file, names.size(), what.scores, classes);
     if (labels.columns != scores.columns || labels.shape.elements() != classes)
       throw Error(fmt::format("confusionTable: '{}' and '{}' differ in their samples", what.labels, what.scores));
     if (!table) table.emplace(classes);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "brainscript/syntax.h"
 
 namespace tutti::brainscript {
@@ -203,7 +204,7 @@ const SourceText* open_include(Program& program, const SourceText& from, const T
   including.push_back(path->string());
   std::ifstream file(*path, std::ios::binary);
   std::string contents{std::istreambuf_iterator<char>(file), {}};
-  if (contents.starts_with("\xEF\xBB\xBF")) contents.replace(0, 3, "   ");
+  std::fill_n(contents.begin(), byte_order_mark_size(contents), ' ');
   if (!file) fail(fmt::format("cannot read '{}'", path->string()), "check its permissions");
   auto origin = std::make_shared<SourcePos>(name.where.pos());
   auto source = std::make_shared<Source>(Source{path->string(), std::move(contents), origin});

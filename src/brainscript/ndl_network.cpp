@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 
+#include "base/utf8.h"
 #include "brainscript/deep_stack.h"
 #include "brainscript/evaluator.h"
 #include "brainscript/ndl.h"
@@ -193,7 +194,7 @@ SourceText text_of_file(const config::Value& path, const std::string& what) {
     throw ConfigError(path.where, fmt::format("cannot read the {} '{}'", what, path.text),
                       "check the path; a relative one starts at the current directory");
   std::string text = content.str();
-  if (text.starts_with("\xEF\xBB\xBF")) text.replace(0, 3, "   ");
+  std::fill_n(text.begin(), byte_order_mark_size(text), ' ');
   return {text, std::make_shared<Source>(Source{path.text, text, nullptr}), 0, false};
 }
 

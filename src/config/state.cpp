@@ -140,7 +140,7 @@ Resolved Record::State::resolve(const Entry& entry) const {
     // Inside a block, variables wait until the setting they stand in is fetched; foreign languages are fetched whole.
     const bool wait = !w->alone && tutti::config::is_block(w->value) && !is_network_body(entry.key);
     const TextRange value = wait ? w->value : substitute(w->value, *this);
-    // A variable that was written more than once stands for several.
+    // A variable written more than once expands to several blocks.
     const auto blocks = w->alone ? std::vector<TextRange>() : blocks_in(value);
     const bool block = !blocks.empty();
     if (!r.parts.empty() && !block) break;

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/utf8.h"
+
 namespace tutti::config {
 namespace fs = std::filesystem;
 namespace {
@@ -93,7 +95,7 @@ bool equal_keys(std::string_view a, std::string_view b) {
 // A line whose first character is '#' is a comment; else only its first '#' counts, and only behind a blank. A line
 // that begins with // is no setting either.
 std::string blank_comments(std::string text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.replace(0, 3, "   ");
+  std::fill_n(text.begin(), byte_order_mark_size(text), ' ');
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::size_t hash = text.find('#', begin), first = text.find_first_not_of(" \t", begin);

@@ -59,7 +59,7 @@ bool is_reachable(const std::string& host, const Options& options) {
     words = {options.agent, host};
   for (const std::string& word : {own_path(), std::string("launch"), "--answer=" + to_word(listener.address())})
     words.push_back(word);
-  Process process(words, Process::Output::none);
+  Process process(words, Process::Output::none, {}, "install ssh, or name another remote shell with --agent");
   std::vector<WatchLink> strangers;
   const auto start = Clock::now();
   bool connected = false;

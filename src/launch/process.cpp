@@ -59,7 +59,7 @@ std::string own_path() {
 }
 
 Process::Process(const std::vector<std::string>& words, Output output,
-                 const std::vector<std::pair<std::string, std::string>>& variables) {
+                 const std::vector<std::pair<std::string, std::string>>& variables, const char* fix) {
   int out[2] = {-1, -1}, err[2] = {-1, -1}, started[2] = {-1, -1};
   const bool lines = output == Output::lines;
   if ((lines && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)) || pipe2(started, O_CLOEXEC) != 0)
@@ -94,10 +94,6 @@ Process::Process(const std::vector<std::string>& words, Output output,
   if (!failed) return;
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
   ended_ = true;
-  const char* const fix = words[0] == "sbatch" ? "run this where Slurm's commands are installed, or leave out --slurm"
-                          : words[0] == "ssh"  ? "install ssh, or name another remote shell with --agent"
-                                               : "install Open MPI (apt-get install openmpi-bin), or name the program "
-                                                 "with --mpiexec or --agent";
   throw Error(fmt::format("launch: cannot start '{}': {}\nfix: {}", words[0], std::strerror(why ? why : EAGAIN), fix));
 }
 

@@ -13,10 +13,12 @@ namespace tutti::launch {
 
 class Process {
  public:
+  static constexpr const char* kInstallMpi =
+      "install Open MPI (apt-get install openmpi-bin), or name the program with --mpiexec or --agent";
   enum class Output { none, lines };
-  // Throws Error if the program cannot be started. `variables`: set in its environment.
+  // Throws Error with the fix if the program cannot be started. `variables`: set in its environment.
   Process(const std::vector<std::string>& words, Output,
-          const std::vector<std::pair<std::string, std::string>>& variables = {});
+          const std::vector<std::pair<std::string, std::string>>& variables = {}, const char* fix = kInstallMpi);
   ~Process();  // kills what still runs
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/utf8.h"
 #include "reader/fault_budget.h"
 
 namespace tutti::reader {
@@ -16,7 +17,7 @@ bool each_line(const std::string& path, const std::function<void(std::size_t, co
   if (!in) return false;
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
-    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+    if (number == 1) line.erase(0, byte_order_mark_size(line));
     while (!line.empty() && is_blank(line.back())) line.pop_back();
     if (!line.empty()) f(number, line);
   }

@@ -11,6 +11,7 @@
 
 #include "base/exit_codes.h"
 #include "base/host.h"
+#include "base/utf8.h"
 #include "starter/kinds.h"
 
 namespace tutti::starter {
@@ -222,7 +223,7 @@ void each_line(const std::string& path, const std::function<void(std::string_vie
   std::string line;
   for (std::int64_t number = 1; std::getline(in, line); ++number) {
     if (line.ends_with('\r')) line.pop_back();
-    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+    if (number == 1) line.erase(0, byte_order_mark_size(line));
     use(line, number);
   }
 }

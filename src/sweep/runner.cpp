@@ -252,7 +252,8 @@ bool run_in_slurm(const Plan& plan, const std::vector<Run>& runs, const std::vec
   const std::string array =
       fmt::format("{}{}", fmt::join(open, ","), plan.parallel > 0 ? fmt::format("%{}", plan.parallel) : "");
   say(fmt::format("{} runs as an array of Slurm: sbatch --wait --array={} {}", open.size(), array, script));
-  Process process({"sbatch", "--wait", "--array=" + array, script}, Process::Output::lines);
+  Process process({"sbatch", "--wait", "--array=" + array, script}, Process::Output::lines, {},
+                  "run this where Slurm's commands are installed, or leave out --slurm");
   bool submitted = false;
   const auto pass_on = [&](bool, const std::string& line) {
     submitted = submitted || line.starts_with("Submitted batch job");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -146,13 +147,21 @@ void TextOutput::finish() {
   out_.flush();
 }
 
+void check_class_names(const std::string& lead, const std::string& path, std::size_t names, const std::string& node,
+                       std::size_t values) {
+  if (names == values) return;
+  throw Error(
+      fmt::format("{}'{}' names {} classes, but '{}' has {} values\nfix: one name per line, in the order of the labels",
+                  lead, path, names, node, values));
+}
+
 std::vector<std::string> read_label_mapping(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw Error(fmt::format("cannot read the label mapping file '{}'", path));
   std::vector<std::string> labels;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (labels.empty() && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+    if (labels.empty()) line.erase(0, byte_order_mark_size(line));
     labels.push_back(line);
   }
   while (!labels.empty() && labels.back().empty()) labels.pop_back();

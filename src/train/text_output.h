@@ -61,5 +61,8 @@ class TextOutput final : public NodeWriter {
 
 // Reads a label mapping file; line number = class.
 std::vector<std::string> read_label_mapping(const std::string& path);
+// Throws Error, with `lead` in front, unless the file names as many classes as the node has values.
+void check_class_names(const std::string& lead, const std::string& path, std::size_t names, const std::string& node,
+                       std::size_t values);
 
 }  // namespace tutti

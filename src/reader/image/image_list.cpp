@@ -9,6 +9,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/utf8.h"
 #include "reader/fault_budget.h"
 #include "reader/lines.h"
 #include "reader/sequence_index.h"
@@ -39,7 +40,7 @@ ImageList::ImageList(Kind kind, std::string path) : kind_(kind), path_(std::move
   directory_ = parent.empty() ? fs::path(".").string() : parent.string();
   file_.emplace(path_);
   text_ = file_->bytes();
-  if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
+  text_.remove_prefix(byte_order_mark_size(text_));
 }
 
 // Sub-folders in the order of their names are the classes from 0 on; so are the files in them.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/utf8.h"
 #include "reader/text/text_source.h"
 
 namespace tutti::reader {
@@ -50,8 +51,7 @@ const char* Scan::find_start() {
     throw ConfigError({}, fmt::format("Input file is empty ({})", file_.path()), "name a file with data");
   if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF"))
     throw ConfigError({}, fmt::format("{}: the file is UTF-16", file_.path()), "convert it: iconv -f UTF-16 -t UTF-8");
-  if (text_.starts_with("\xEF\xBB\xBF")) p += 3;
-  return p;
+  return p + byte_order_mark_size(text_);
 }
 
 // A last line without its newline may be cut off anywhere, so none of it can be trusted.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "reader/fault_budget.h"
 #include "reader/reader_row.h"
 
@@ -131,7 +132,7 @@ const SequenceIndex& UciSource::index() {
   std::uint64_t chunk_begin = 0;
   file_.expect(MappedFile::Access::in_order);
   each_line_of(text, [&](std::size_t number, std::uint64_t begin, std::string_view line) {
-    if (begin == 0 && line.starts_with("\xEF\xBB\xBF")) begin = 3, line.remove_prefix(begin);
+    if (begin == 0) begin = byte_order_mark_size(line), line.remove_prefix(begin);
     if (static_cast<std::int64_t>(number) <= options_.header_lines || trimmed(line).empty()) return;
     if (const auto fault = parse(line, row_.data())) {
       budget_.fault({line_place(options_.file, number, line, fault->part), fault->message, fault->fix});
