@@ -174,8 +174,8 @@ class ClusterTest(support.TrainerTest):
             with subprocess.Popen([SCRIPT, '--name', NAME, 'up', '4'], stdout=subprocess.DEVNULL) as making:
                 time.sleep(wait)
                 making.send_signal(signal.SIGKILL)
-            if traces():
-                self.assertEqual(cluster('down')[0], 0)
+            code, text = cluster('down')  # always: a command of the killed script may still be making something, and down waits for its end
+            self.assertTrue(code == 0 or 'there is no cluster' in text, text)
             self.assertEqual(traces(), [])
 
     def test_clusters_stand_side_by_side(self):
