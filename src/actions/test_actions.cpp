@@ -16,6 +16,7 @@
 #include "actions/evaluation_network.h"
 #include "base/activity.h"
 #include "base/host.h"
+#include "train/metrics/options.h"
 #include "train/text_output.h"
 #include "train/training.h"
 #include "tutti/log.h"
@@ -247,6 +248,9 @@ void check_table(const ActionContext& context, const TestOptions& options) {
   if (!options.label_mapping_file.empty() && !file_exists(options.label_mapping_file))
     context.problem("labelMappingFile", fmt::format("there is no file '{}'", options.label_mapping_file),
                     "one name per line; relative paths start at the directory in which the trainer was started");
+  if (!options.confusion_file.empty() && context.world->rank() == 0)
+    if (const std::string why = why_unwritable(options.confusion_file, false); !why.empty())
+      context.problem("confusionFile", fmt::format("confusionFile: {}", why), "name a file that can be written");
 }
 
 std::optional<Action> make_test(const ActionContext& context, TestOptions options) {

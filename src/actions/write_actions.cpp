@@ -287,6 +287,10 @@ void write(const ActionContext& context, const WriteOptions& options, Reader& re
 
 // Before any command starts, rather than when it is this one's turn.
 void check_files(const ActionContext& context, const WriteOptions& options) {
+  const std::string& labels = options.format.label_mapping_file;
+  if (!labels.empty() && !file_exists(labels))
+    context.problem(place_of(context.command.block("format"), "labelMappingFile"),
+                    fmt::format("there is no file '{}'", labels), "line n of the file is printed for class n, from 0");
   if (options.output_path.empty() || options.output_path == "-" || context.world->rank() != 0) return;
   if (const std::string why = why_unwritable(options.output_path + ".node", false); !why.empty())
     context.problem("outputPath", fmt::format("outputPath: {}", why), "name files that can be written");

@@ -30,11 +30,11 @@ PlannedMethod method_of(const RunData& run) {
   PlannedMethod m{option_of(run, "ParallelTrain: parallelizationMethod"), "32",
                   std::atoi(option_of(run, "ranks").c_str()), 0};
   if (m.ranks <= 1) return {"none", "-", 1, 0};
-  if (m.method == "ASA") m.method = "ASA of gradients";
+  for (const char* key : {"exchangeBits", "gradientBits"})
+    if (const std::string bits = option_of(run, "ParallelTrain: " + m.method + ": " + key); !bits.empty()) m.bits = bits;
+  if (m.method == "ASA")
+    m.method = option_of(run, "ParallelTrain: ASA: exchange") == "weights" ? "ASA of weights" : "ASA of gradients";
   if (m.method == "ASGD") m.method = "DataParallelASGD";
-  if (const std::string bits = option_of(run, "ParallelTrain: DataParallelSGD: gradientBits");
-      m.method == "DataParallelSGD" && !bits.empty())
-    m.bits = bits;
   return m;
 }
 

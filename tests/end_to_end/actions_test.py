@@ -88,6 +88,9 @@ class ActionsTest(support.TrainerTest):
         self.assertEqual(len(seen), 1)
         bad = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[confusionTable=true;labelMappingFile=no.txt]'], expect=2)
         self.assertIn("there is no file 'no.txt'", bad.text)
+        for words in ([], ['--check']):
+            bad = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[confusionFile=names.txt/table]', *words], expect=2)
+            self.assertRegex(bad.text, "confusionFile: '.*names.txt' is no directory")
         alone = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[labelMappingFile=names.txt]'], expect=2)
         self.assertIn('labelMappingFile has no effect without confusionTable', alone.text)
         # Further out they are meant for readers, or variables of the user.
@@ -161,6 +164,9 @@ class ActionsTest(support.TrainerTest):
         words = (self.directory / 'out/values.HLast').read_text().split()
         self.assertEqual(len(words), 30)
         self.assertLessEqual(set(words), {'inside', 'outside'})
+        missing = f'Write=[action=write;outputPath=out/values;{READER};format=[type=category;labelMappingFile=no.txt]]'
+        bad = self.run_trainer(['configFile=run.cntk', missing, 'command=Write', '--check'], expect=2)
+        self.assertIn("there is no file 'no.txt'", bad.text)
 
     def test_dump_node(self):
         self.train()

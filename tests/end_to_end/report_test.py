@@ -177,14 +177,18 @@ class ReportTest(support.TrainerTest):
         """By the line of a plan for the run's method, bits and ranks, and by auto."""
         first = self.train('runs/onebit', 2, words=('stderr=log',))
         self.train('runs/alone', None)
+        for name, bits in (('whole', 32), ('half', 16)):
+            self.train(f'runs/{name}', 2, words=(f'Train=[SGD=[ParallelTrain=[parallelizationMethod=ASA;ASA=[exchangeBits={bits}]]]]',))
         self.train('auto', 2, words=('Train=[SGD=[ParallelTrain=[parallelizationMethod=auto]]]',))
         (self.directory / 'runs/plan.jsonl').write_text(''.join(
             json.dumps({'event': 'plan', 'samples': 0, 'ranks': ranks, 'method': method, 'bits': bits, 'measures': {'samples_per_second': speed}}) + '\n'
-            for ranks, method, bits, speed in ((1, 'none', '-', 500), (2, 'DataParallelSGD', '32', 600), (2, 'DataParallelSGD', '1', 700), (3, 'DataParallelSGD', '1', 800)))
+            for ranks, method, bits, speed in ((1, 'none', '-', 500), (2, 'DataParallelSGD', '32', 600), (2, 'DataParallelSGD', '1', 700), (3, 'DataParallelSGD', '1', 800),
+                                               (2, 'ASA of gradients', '32', 650)))
             + '{"event":"plan","samples":0,"ranks":2,"method":"EASGD","bits":"32","refused":"not with this config"}\n', encoding='utf-8')
-        self.assertEqual(self.report('runs', 'auto').stdout, 'report.html: 3 runs\n', first)
+        self.assertEqual(self.report('runs', 'auto').stdout, 'report.html: 5 runs\n', first)
         rows = {row[0].strip().split('/')[-1]: row for row in self.page().rows if len(row) == 5 and re.fullmatch(r'\d+\.\d\d', row[3])}
-        self.assertEqual((rows['onebit'][1], rows['alone'][1]), ('700', '500'))
+        self.assertEqual((rows['onebit'][1], rows['alone'][1], rows['whole'][1]), ('700', '500', '650'))
+        self.assertNotIn('half', rows)  # the plan has no line for it
         self.assertIn('plan.jsonl', rows['onebit'][4])
         self.assertEqual(rows['auto'][4], 'auto')
         for row in rows.values():

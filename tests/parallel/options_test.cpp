@@ -197,6 +197,7 @@ TEST(ParallelTrainOptions, ParameterServers) {
            {"softSync=2", "policy = mixed"},
            {"servers=-1", "negative"},
            {"fetchPeriod=64\npolicy=sync", "with every push"},
+           {"fetchPeriod=64\nmaxStaleness=4", "remove one of the two"},
            {"SimModelAverage=true\npush=gradients", "averages weights"},
            {"SimModelAverage=true\npolicy=async", "waits for all workers"},
            {"AdjustLearningRateAtBeginning=[\nadjustCoefficient=0\n]", "(0, 1]"},
