@@ -361,6 +361,13 @@ void read_sgd(const ActionContext& context, Training& t) {
   if (context.command.block("SGD").has_own("traceLevel")) t.trace_level = static_cast<int>(t.sgd.trace_level);
 }
 
+void make_grad_scaler(const ActionContext& context, const TrainOptions& options, Training& t) {
+  if (options.compute_type == ComputeType::float16)
+    t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
+  else if (context.command.find("lossScale"))
+    context.notice("lossScale has no effect without computeType = float16");
+}
+
 void make_report(const ActionContext& context, Training& t) {
   t.report = std::make_unique<Report>(t.network->criterion(), t.network->evaluations(), t.sgd.num_mbs_to_show_result,
                                       t.sgd.first_mbs_to_show_result, t.trace_level, t.progress_tracing);
@@ -383,10 +390,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   const auto before = context.problems->count();
   read_sgd(context, t);
   if (context.problems->count() == before) make_layer_ranks(context, t);
-  if (options.compute_type == ComputeType::float16)
-    t.grad_scaler = GradScaler::parse(options.loss_scale).value_or(GradScaler());
-  else if (context.command.find("lossScale"))
-    context.notice("lossScale has no effect without computeType = float16");
+  make_grad_scaler(context, options, t);
   std::optional<ModelToCome> awaited;
   const std::int64_t seed = *context.seed;
   const auto unless_awaited = [&](const auto& part) {
