@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actions/word_classes.h"
-#include "base/host.h"
 
 #include <fmt/format.h>
 #include <fmt/printf.h>
@@ -11,8 +10,11 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "actions/evaluation_network.h"
+#include "base/host.h"
+#include "base/utf8.h"
 #include "train/file.h"
 #include "tutti/log.h"
 
@@ -61,7 +63,9 @@ std::string marked(std::string line, const WordClassOptions& o) {
 
 Counts count_words(std::istream& text, const WordClassOptions& o) {
   Counts counts;
+  bool first = true;
   for (std::string line; std::getline(text, line);) {
+    if (std::exchange(first, false)) line.erase(0, byte_order_mark_size(line));
     std::istringstream words(marked(line, o));
     std::string word;
     words >> word;  // the mark of the beginning

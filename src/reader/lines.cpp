@@ -24,19 +24,44 @@ bool each_line(const std::string& path, const std::function<void(std::size_t, co
   return true;
 }
 
+std::optional<std::vector<std::string>> label_mapping_lines(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return {};
+  std::vector<std::string> names;
+  std::size_t empty = 0;  // the first empty line
+  std::size_t last = 0;   // the last name that is not blank
+  std::string line;
+  for (std::size_t number = 1; std::getline(in, line); ++number) {
+    if (number == 1) line.erase(0, byte_order_mark_size(line));
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() && empty == 0) empty = number;
+    const std::string_view name = trimmed(line);
+    names.emplace_back(name.empty() ? " " : name);
+    if (name.empty()) continue;
+    last = number;
+    if (empty > 0)
+      throw ConfigError(line_place(path, empty, {}), "an empty line among the names of classes",
+                        "remove it: the number of a line is the class");
+  }
+  names.resize(last);
+  return names;
+}
+
 ClassNames read_class_names(const std::string& path, const std::string& what, bool first_word, std::int64_t classes,
                             const std::string& stream) {
-  ClassNames names;
-  const bool read = each_line(path, [&](std::size_t number, const std::string& line) {
-    std::string_view rest = line;
-    const std::string_view name = first_word ? take_word(rest) : trimmed(rest);
-    if (!names.emplace(name, static_cast<std::int32_t>(names.size())).second)
-      throw ConfigError(line_place(path, number, line, 0, line.size()), fmt::format("'{}' appears a second time", name),
-                        fmt::format("every {} has one line, whose number is its class", what));
-  });
-  if (!read)
+  const auto lines = label_mapping_lines(path);
+  if (!lines)
     throw ConfigError({}, fmt::format("the labelMappingFile '{}' cannot be read: {}", path, std::strerror(errno)),
                       fmt::format("it has one {} per line, whose number is the class", what));
+  ClassNames names;
+  for (const std::string& line : *lines) {
+    std::string_view rest = line;
+    const std::string_view name = first_word ? take_word(rest) : rest;
+    const std::size_t number = names.size() + 1;
+    if (!names.emplace(name, static_cast<std::int32_t>(number - 1)).second)
+      throw ConfigError(line_place(path, number, line, 0, line.size()), fmt::format("'{}' appears a second time", name),
+                        fmt::format("every {} has one line, whose number is its class", what));
+  }
   const auto count = static_cast<std::int64_t>(names.size());
   if (count > classes)
     throw ConfigError(

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -76,6 +77,11 @@ inline void split_at(std::string_view line, char delimiter, std::vector<std::str
 // Calls f(number, line) for each line that has more than blanks, without the blanks at its end. False, with the reason
 // in errno, when the file cannot be opened.
 bool each_line(const std::string& path, const std::function<void(std::size_t, const std::string&)>& f);
+
+// The names in a labelMappingFile, without the blanks around them: line n names class n - 1. Nothing if the file cannot
+// be opened, with the reason in errno. Throws ConfigError for an empty line before the last name. A line of blanks is
+// the name of the blank, as in lists of characters.
+std::optional<std::vector<std::string>> label_mapping_lines(const std::string& path);
 
 using ClassNames = std::unordered_map<std::string, std::int32_t>;
 

@@ -101,6 +101,12 @@ bool check_file(const Record& block, const std::string& key, const std::string& 
   return why.empty();
 }
 
+void note_no_effect(const Record& block, const std::string& key, const std::string& why, const std::string& fix,
+                    const ReaderContext& context) {
+  if (block.has_own(key))
+    context.notices->add({block.value(key).where, fmt::format("{} has no effect {}", key, why), fix});
+}
+
 }  // namespace reader
 
 const std::vector<ReaderType>& reader_types() {
@@ -130,6 +136,8 @@ std::unique_ptr<Reader> make_reader(const config::Record& block, const ReaderCon
     if (const reader::Row* row = reader::find_row(reader::table(), reader::type_of(block))) {
       reader::Made made = row->read(block, row->name, context);
       if (context.action == "write") made.randomization.shuffle = false;  // whatever the block says, as in CNTK
+      if (problems.empty() && block.has_own("truncationLength") && !block.boolean("truncated", false))
+        reader::note_no_effect(block, "truncationLength", "without truncated", "truncated = true", context);
       if (problems.empty())
         reader = std::make_unique<reader::PrefetchReader>(
             reader::MinibatchMaker(made.source(), made.randomization, made.truncation, made.most_sequences));

@@ -22,6 +22,7 @@ class Descriptor {
   int fd_;
 };
 
+// If a file becomes shorter while it is mapped, touching the pages that are gone ends the process with its name.
 class MappedFile {
  public:
   explicit MappedFile(std::string path);  // throws Error

@@ -79,6 +79,10 @@ Diagnostic unreadable_data(const SourcePos& where, const std::string& path, cons
 bool check_file(const config::Record& block, const std::string& key, const std::string& path,
                 const ReaderContext& context);
 
+// Notes in its place that a setting of the block itself has no effect. `why`: "without scaleMode = pad".
+void note_no_effect(const config::Record& block, const std::string& key, const std::string& why, const std::string& fix,
+                    const ReaderContext& context);
+
 // The row with this name, whatever its case; null when there is none.
 template <class Rows>
 auto find_row(const Rows& rows, std::string_view name) {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/utf8.h"
+#include "reader/lines.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -156,16 +156,9 @@ void check_class_names(const std::string& lead, const std::string& path, std::si
 }
 
 std::vector<std::string> read_label_mapping(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(fmt::format("cannot read the label mapping file '{}'", path));
-  std::vector<std::string> labels;
-  for (std::string line; std::getline(in, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (labels.empty()) line.erase(0, byte_order_mark_size(line));
-    labels.push_back(line);
-  }
-  while (!labels.empty() && labels.back().empty()) labels.pop_back();
-  return labels;
+  const auto names = reader::label_mapping_lines(path);
+  if (!names) throw Error(fmt::format("cannot read the label mapping file '{}'", path));
+  return *names;
 }
 
 }  // namespace tutti

@@ -37,6 +37,7 @@ TEST(WordClasses, MarksAreAddedAndTheFirstIsNotCounted) {
   const auto c = classes_of("a b a\n  b b \r\n</s> a b </s>\n\n", options(10));
   EXPECT_THAT(words(c), ElementsAre("</s> 4", "b 4", "<unk> 3"));
   EXPECT_EQ(c.found, 3u);
+  EXPECT_EQ(words(classes_of("\xEF\xBB\xBF" "a b a\n  b b \r\n</s> a b </s>\n\n", options(10))), words(c));
   auto other = options(10);
   other.begin_sequence = "<s>";
   EXPECT_THAT(words(classes_of("a\n", other)), ElementsAre("</s> 1", "<unk> 1"));

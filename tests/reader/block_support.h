@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_support.h -- a reader from the text of its block, or what is wrong with the text.
+// block_support.h -- a reader from the text of its block, or what is wrong with the text, and what is noted.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace tutti::reader {
 
 struct Outcome {
   std::unique_ptr<Reader> reader;
-  std::string errors;
+  std::string errors, notices;
 };
 
 inline Outcome make(const std::string& settings, const std::string& action = "train") {
@@ -28,6 +28,7 @@ inline Outcome make(const std::string& settings, const std::string& action = "tr
   } catch (const ConfigError& e) {
     o.errors = e.what();
   }
+  for (const std::string& line : notices.lines) o.notices += line + "\n";
   EXPECT_EQ(o.reader == nullptr, !o.errors.empty());
   return o;
 }

@@ -213,6 +213,14 @@ TEST_F(CompositeImages, TransformsInTheGivenOrder) {
   EXPECT_NE(dump.find("cropSize = 4:2"), std::string::npos) << dump;
 }
 
+TEST_F(CompositeImages, AMeanWithoutAFileIsNoted) {
+  png("a.png", 1);
+  const std::string map = folder_.write("map.txt", ".../a.png\t0\n");
+  const auto o = make_composite("deserializers=(" + images(map, "[type=Mean]:") + ")");
+  ASSERT_TRUE(o.reader) << o.errors;
+  EXPECT_NE(o.notices.find("Mean has no effect without meanFile"), std::string::npos) << o.notices;
+}
+
 TEST_F(CompositeImages, ImagesAsText) {
   const auto letters = [](const std::string& bytes) {
     static const char* alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

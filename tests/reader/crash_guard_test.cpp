@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a crash of libhdf5 leads to: an error that names the file, or a last line that does.
+// What a crash of libhdf5 or a data file that becomes shorter leads to: an error that names the file, or a last line
+// that does.
 #include "reader/hdf5/crash_guard.h"
 
 #include <gtest/gtest.h>
@@ -7,11 +8,13 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 
 #include "reader/hdf5/hdf5_rows.h"
+#include "reader/mapped_file.h"
 #include "reader_support.h"
 #include "source_support.h"
 
@@ -71,6 +74,32 @@ TEST(CrashGuardDeathTest, ACrashLaterNamesTheFileThatIsRead) {
     for (;;) raise(SIGSEGV);  // as an instruction does, which runs once more
   };
   EXPECT_DEATH(crash(), "crashed while it read 'first.h5': the file is damaged");
+}
+
+// They remove their files, because a process that dies does not.
+TEST(MappedFileDeathTest, AFileThatBecomesShorterIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto touch = [] {
+    const TemporaryFile file(std::string(10'000, 'x'));
+    const MappedFile mapped(file.path());
+    std::filesystem::resize_file(file.path(), 0);
+    std::filesystem::remove(file.path());
+    const volatile char* const bytes = mapped.bytes().data();
+    _exit(bytes[5'000]);
+  };
+  EXPECT_EXIT(touch(), ::testing::ExitedWithCode(1), "tutti_reader_.*became shorter while it was read");
+}
+
+TEST(MappedFileDeathTest, OtherCrashesTakeTheirCourse) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto crash = [] {
+    const TemporaryFile file("abc");
+    const MappedFile mapped(file.path());
+    std::filesystem::remove(file.path());
+    const CrashGuard guard("first.h5");
+    for (;;) raise(SIGBUS);
+  };
+  EXPECT_DEATH(crash(), "crashed while it read 'first.h5'");
 }
 
 }  // namespace

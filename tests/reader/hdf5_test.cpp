@@ -79,11 +79,14 @@ TEST(Hdf5, SequencesWithLabelsPerSequenceAndPerStep) {
   {
     Hdf5Writer w(file.path());
     w.add("x", {2, 3, 2}, counted(12));
+    std::vector<float> padded = counted(12);
+    padded[10] = padded[11] = std::numeric_limits<float>::quiet_NaN();
+    w.add("padded", {2, 3, 2}, padded);
     w.add("one", {2}, std::vector<int>{1, 0});
     w.add("each", {2, 3}, std::vector<int>{0, 1, 3, 3, 2, 9});
     w.add("steps", {2}, std::vector<int>{3, 2});
   }
-  auto o = options({file.path()}, {{"x", {.dataset = "x"}},
+  auto o = options({file.path()}, {{"x", {.dataset = "padded"}},
                                    {"one", {.dataset = "one", .classes = 2}},
                                    {"each", {.dataset = "each", .classes = 4, .sparse = true}}});
   o.lengths = "steps";
@@ -305,7 +308,7 @@ TEST(Hdf5, Blocks) {
   const ThreeFiles files;
   const std::string folder = std::filesystem::path(files.a.path()).parent_path().string();
   const TemporaryFile list("# two files\n  .../" + std::filesystem::path(files.a.path()).filename().string() +
-                           "\r\n\n" + files.c.path());
+                           "\r\n\n" + files.c.path() + "\t# the third");
   const auto make = [](const std::string& settings) {
     return make_reader(
         config::record_from_text("reader=[readerType=HDF5Reader\n" + settings + "]", "run.cntk").block("reader"), {});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ImageReader from its block to minibatches: layouts, maps, folders, archives; the same data for any number of ranks
 // and loaders; what is damaged is left out and counted.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <zip.h>
 
@@ -309,6 +310,29 @@ TEST_F(ImageReaderTest, MistakesInTheBlock) {
   expect_error(block(map, "", "grayscale=true"), {"grayscale = true, but channels = 3"});
   expect_error(block(map, "", "maxErrors=-1"), {"maxErrors is a count"});
   expect_error(block(map, "padValue=300"), {"padValue"});
+}
+
+TEST_F(ImageReaderTest, SettingsWithoutEffectAreNoted) {
+  const std::string map = map_of(1);
+  const auto matrix = [](const std::string& name, int rows, const std::string& numbers) {
+    return fmt::format("<{0} type_id=\"opencv-matrix\"><rows>{1}</rows><cols>3</cols><dt>f</dt><data>{2}</data></{0}>",
+                       name, rows, numbers);
+  };
+  const std::string light =
+      folder_.write("light.xml", "<opencv_storage>" + matrix("EigVal", 1, "1 2 3") +
+                                     matrix("EigVec", 3, "1 0 0 0 1 0 0 0 1") + "</opencv_storage>");
+  const std::string file = "intensityFile=\"" + light + "\"";
+  const std::pair<std::string, std::string> cases[] = {
+      {"intensityStdDev=0.1", "intensityStdDev has no effect without intensityFile"},
+      {file, "intensityFile has no effect without intensityStdDev"},
+      {"cropSize=4\nsideRatio=0.5", "sideRatio has no effect with cropSize"},
+      {"padValue=3", "padValue has no effect without scaleMode = pad"}};
+  for (const auto& [features, note] : cases) {
+    const Outcome o = make(block(map, features));
+    EXPECT_EQ(o.errors, "");
+    EXPECT_NE(o.notices.find(note), std::string::npos) << note << " is not in:\n" << o.notices;
+  }
+  EXPECT_EQ(make(block(map, file + "\nintensityStdDev=0.1\ncropSize=4\nscaleMode=pad\npadValue=3")).notices, "");
 }
 
 TEST_F(ImageReaderTest, SettingsInEffectAndInheritance) {

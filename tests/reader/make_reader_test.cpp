@@ -118,6 +118,24 @@ TEST(MakeReader, KeysWithoutEffectAreKnown) {
   }
 }
 
+TEST(MakeReader, SettingsWithoutEffectAreNoted) {
+  const auto expect_note = [](const Outcome& o, const std::string& part) {
+    EXPECT_EQ(o.errors, "");
+    EXPECT_NE(o.notices.find(part), std::string::npos) << part << " is not in:\n" << o.notices;
+  };
+  const std::string text = "file=\"" + lines().path() + "\";input=[x=[dim=1;format=dense]]\n";
+  expect_note(make(text + "truncationLength=2"), "note: truncationLength has no effect without truncated");
+  EXPECT_EQ(make(text + "truncationLength=2;truncated=true").notices, "");
+  config::Notices notices;
+  const auto outer = config::record_from_text("truncationLength=2\nreader=[" + text + "]", "run.cntk");
+  EXPECT_TRUE(make_reader(outer.block("reader"), {.notices = &notices}));
+  EXPECT_TRUE(notices.lines.empty()) << "further out it is meant for another reader";
+  const TemporaryFile table("1 2\n");
+  const std::string uci = "readerType=UCIFastReader;file=\"" + table.path() + "\"\ny=[dim=1;labelType=regression";
+  expect_note(make(uci + ";labelDim=1]"), "labelDim has no effect with labelType = regression");
+  EXPECT_EQ(make(uci + "]").notices, "");
+}
+
 TEST(MakeReader, MistakesAreShownInTheirPlace) {
   expect_error("readerType=CNTKTextFormatReadr", {"run.cntk:1:", "did you mean 'CNTKTextFormatReader'"});
   expect_error("readerType=DSSMReader", {"this version has no DSSMReader", "SyntheticReader"});

@@ -42,7 +42,7 @@ TEST(Uci, BlanksAndOtherDelimiters) {
 }
 
 TEST(Uci, LabelsByNameHeadersAndNumbers) {
-  const TemporaryFile file("kind,a,b\nrose,1,2\n\"old oak\",3,4\nrose,5,6\n"), names("old oak\nrose\n");
+  const TemporaryFile file("kind,a,b\nrose,1,2\n\"old oak\",3,4\nrose,5,6\n"), names("old oak \nrose\r\n\n");
   auto o = columns(file.path(), ',');
   o.header_lines = 1;
   o.streams[1].second.mapping = names.path();
@@ -83,6 +83,16 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
   expect_parts(error_of([&] { Everything{o}; }), {names.path() + ":3:1", "a second time"});
   o.streams[1].second.mapping = many.path();
   expect_parts(error_of([&] { Everything{o}; }), {"4 labels, more than labelDim = 3"});
+  const TemporaryFile gap("a\n\nb\n");
+  o.streams[1].second.mapping = gap.path();
+  expect_parts(error_of([&] { Everything{o}; }), {gap.path() + ":2:1", "an empty line", "the number of a line"});
+}
+
+// Of a list of characters, too, one of which is the blank.
+TEST(LabelMapping, TheNumberOfALineIsTheClass) {
+  const TemporaryFile names("\xEF\xBB\xBF a b \n \r\n\tc\n\n  \n");
+  EXPECT_EQ(label_mapping_lines(names.path()), (std::vector<std::string>{"a b", " ", "c"}));
+  EXPECT_FALSE(label_mapping_lines("/nowhere"));
 }
 
 TEST(Uci, SameSamplesForAnyNumberOfRanks) {
@@ -149,6 +159,7 @@ TEST(Uci, Blocks) {
   error("file=gone\nfeatures=[dim=2]", {"run.cntk:2:", "'gone' cannot be read"});
   error(at + "\nfeatures=[dim=2;file=\"" + other.path() + "\"]", {"two files"});
   error(at + "\nfeatures=[start=2]", {"dim is the number of columns"});
+  error(at + "\nfeatures=[dim=2;format=sparse]", {"only a stream of classes can be sparse"});
   error(at + "\nlabels=[labelType=category]", {"labelDim is the number of classes"});
   error(at + "\nfeatures=[dim=2]\ncustomDelimiter=ab", {"the delimiter is one character"});
   error(at + "\nfeatures=[dim=2]\nrandomize=perhaps", {"randomize cannot be 'perhaps'"});

@@ -41,7 +41,8 @@ WordReaderOptions tagged(const TemporaryFile& text, const TemporaryFile& words, 
 }
 
 TEST(Words, TheNextWordIsTheLabel) {
-  const TemporaryFile list(class_lines), text("</s> the cat sat </s>\n\n</s> </s>\n</s>\tdog  the </s>\r\n");
+  const TemporaryFile list(class_lines),
+      text("\xEF\xBB\xBF</s> the cat sat </s>\n\n</s> </s>\n</s>\tdog  the </s>\r\n");
   Everything e(sentences(text, list));
   // Two sentences: the line of two words has nothing to predict.
   EXPECT_EQ(copy(e.batch->streams[0].sequence_begin), (std::vector<std::int64_t>{0, 4, 7}));
@@ -65,7 +66,9 @@ TEST(Words, OneHotLabelsAndNone) {
 
 TEST(Words, TaggedWordsWithNeighbours) {
   const TemporaryFile words("a\nb\nc\n<unk>\n"), tags("O\nX\nEND\n"), map("c b\na a\nb b\n<unk> <unk>\n"),
-      text("a O\nb X\nq q O\n\n\nc O\nEOS END\na X\n");
+      text(
+          "\xEF\xBB\xBF"
+          "a O\nb X\nq q O\n\n\nc O\nEOS END\na X\n");
   auto o = tagged(text, words, 4, tags, 3);
   o.context.values = {0, 1};
   Everything e(o);
@@ -166,8 +169,23 @@ TEST(Words, Blocks) {
   error(at + classes + blocks + "labelOut=[labelDim=3]", {"3 blocks of words"});
   error(at + classes + "labelIn=[labelType=nextWord;labelDim=5]\nlabels=[labelDim=5]",
         {"the input 'labelIn' must have labelType = category"});
+  error(at + classes + "labelIn=[labelType=category]\nlabels=[labelType=nextWord;labelDim=7]",
+        {"run.cntk:5:", "labelDim = 7, but the labels are the 5 words of 'labelIn'", "labelDim = 5, or leave it out"});
   error(at + "wordclass=gone\nlabelIn=[labelType=category]\nlabels=[labelType=nextWord]",
         {"run.cntk:3:", "'gone' cannot be read"});
+}
+
+TEST(Words, AMapThatNoBlockUsesIsNoted) {
+  const TemporaryFile words("a\nb\n"), tags("x\n"), map("a b\n"), text("a x\n");
+  const auto notices = [&](const std::string& more) {
+    const Outcome o = make(fmt::format(
+        "readerType=LUSequenceReader\nfile=\"{}\"\nwordmap=\"{}\"\nlabelIn=[token=\"{}\"{}]\nlabels=[token=\"{}\"]",
+        text.path(), map.path(), words.path(), more, tags.path()));
+    EXPECT_EQ(o.errors, "");
+    return o.notices;
+  };
+  expect_parts(notices(""), {"run.cntk:3:", "wordmap has no effect without useWordMap"});
+  EXPECT_EQ(notices(";useWordMap=true"), "");
 }
 
 TEST(Words, RanksDivideTheSentences) {

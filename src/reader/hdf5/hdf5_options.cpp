@@ -56,6 +56,13 @@ void Hdf5ReaderOptions::describe(config::Fields& f) {
 
 namespace {
 
+// A comment begins with # at the start of a line or after a blank; elsewhere # belongs to the path.
+std::string_view without_comment(std::string_view line) {
+  for (std::size_t i = 0; i < line.size(); ++i)
+    if (line[i] == '#' && (i == 0 || is_blank(line[i - 1]))) return line.substr(0, i);
+  return line;
+}
+
 std::vector<Hdf5Path> all_files(const Hdf5ReaderOptions& o, const config::Record& block) {
   std::vector<Hdf5Path> files;
   if (!o.file.empty()) files.push_back({o.file, block.value("file").where});
@@ -63,9 +70,10 @@ std::vector<Hdf5Path> all_files(const Hdf5ReaderOptions& o, const config::Record
   if (o.list.empty()) return files;
   const std::string folder = std::filesystem::path(o.list).parent_path().string();
   each_line(o.list, [&](std::size_t number, const std::string& line) {
-    std::string path(trimmed(line));
-    if (path.starts_with('#')) return;
-    const SourcePos where = line_place(o.list, number, line, line.size() - path.size(), path.size());
+    const std::string_view named = trimmed(without_comment(line));
+    if (named.empty()) return;
+    const SourcePos where = line_place(o.list, number, line, named);
+    std::string path(named);
     if (path.starts_with(".../")) path = folder.empty() ? path.substr(4) : folder + path.substr(3);
     files.push_back({std::move(path), where});
   });

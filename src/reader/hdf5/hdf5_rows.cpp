@@ -14,9 +14,10 @@ constexpr std::uint64_t slab_bytes = 1 << 20;
 
 }  // namespace
 
-void Hdf5Rows::add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats) {
+void Hdf5Rows::add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats,
+                        std::vector<std::vector<std::uint64_t>> used_floats) {
   for (const std::uint64_t n : row_floats) bytes_ += rows * n * sizeof(float);
-  File f{std::move(path), rows, std::move(row_floats), {}};
+  File f{std::move(path), rows, std::move(row_floats), std::move(used_floats), {}};
   f.slabs.resize(columns_.size());
   for (std::size_t c = 0; c < columns_.size(); ++c) f.slabs[c].resize(rows / slab_rows(f, c) + 1);
   files_.push_back(std::move(f));
@@ -45,7 +46,7 @@ void Hdf5Rows::give_up(Place place, std::string message) {
 
 void Hdf5Rows::check(std::size_t column, Place place, const float* row) {
   const File& f = files_[place.file];
-  const std::uint64_t n = f.row_floats[column];
+  const std::uint64_t n = f.used_floats.empty() ? f.row_floats[column] : f.used_floats[column][place.row];
   float sum = 0;
   for (std::uint64_t i = 0; i < n; ++i) sum += row[i] * 0.0f;  // 0, unless there is an infinity or NaN
   if (sum == 0) return;

@@ -59,8 +59,10 @@ class Hdf5Rows {
 
   // Before any file. Returns its number.
   std::size_t add_column(Column column) { return columns_.push_back(std::move(column)), columns_.size() - 1; }
-  // An open data file, with its rows and the floats per row of each column.
-  void add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats);
+  // An open data file, with its rows and the floats per row of each column. `used_floats`: of each column and row, if
+  // the others only fill it up; they may be anything.
+  void add_file(std::string path, std::uint64_t rows, std::vector<std::uint64_t> row_floats,
+                std::vector<std::vector<std::uint64_t>> used_floats);
   // A row that was counted as faulty already.
   void known_as_bad(Place place) { bad_.insert(place); }
   std::uint64_t bytes() const { return bytes_; }  // of all rows as floats
@@ -78,6 +80,7 @@ class Hdf5Rows {
     std::string path;
     std::uint64_t rows = 0;
     std::vector<std::uint64_t> row_floats;
+    std::vector<std::vector<std::uint64_t>> used_floats;
     std::vector<std::vector<Buffer<float>>> slabs;  // per column, when rows are kept
   };
   void load(std::size_t column, std::uint32_t file, std::uint64_t first, std::uint64_t rows, float* out);

@@ -136,11 +136,15 @@ Hdf5Source::File Hdf5Source::look_at(const std::string& path, std::uint64_t& row
 
 void Hdf5Source::add_sequences(File& f, std::uint64_t rows, const std::vector<char>& good) {
   std::vector<std::uint64_t> row_floats;
+  std::vector<std::vector<std::uint64_t>> used_floats;
   std::uint64_t row_bytes = 0;
   for (std::size_t s = 0; s < options_.input.size(); ++s)
     if (options_.input[s].second.classes == 0) {
       row_floats.push_back(f.steps[s] * infos_[s].dim);
       row_bytes += row_floats.back() * sizeof(float);
+      if (f.lengths.empty()) continue;
+      used_floats.emplace_back();
+      for (std::uint32_t r = 0; r < rows; ++r) used_floats.back().push_back(f.steps_of(s, r) * infos_[s].dim);
     }
   const auto bad = static_cast<std::size_t>(std::ranges::count(good, 0));
   dropped_ += bad;
@@ -164,7 +168,7 @@ void Hdf5Source::add_sequences(File& f, std::uint64_t rows, const std::vector<ch
     if (bad > 0) f.rows.push_back(r);
   }
   f.sequences = index_.sequences() - f.first;
-  rows_.add_file(f.path, rows, std::move(row_floats));
+  rows_.add_file(f.path, rows, std::move(row_floats), std::move(used_floats));
   files_.push_back(std::move(f));
 }
 

@@ -44,6 +44,7 @@ HtkFeatures::HtkFeatures(const std::string& name, HtkFeatureOptions options, Fau
     try {
       add(e, number);
     } catch (const Error& error) {
+      dropped_.insert(e.key);
       fault(error.what(), {});
     }
   });
@@ -142,6 +143,13 @@ const float* HtkFeatures::rows(std::size_t utterance, std::uint32_t first, std::
     }
     return kept.data() + std::size_t{first} * frame_dim_;
   }
+  // Damage leaves out all frames of the utterance, whichever of them this rank reads first.
+  checked_.resize(utterances_.size());
+  if (!checked_[utterance] && count < u.frames) {
+    scratch_.clear();
+    reading_.read(f.path, f.header, u.first, u.frames, scratch_.extend(std::size_t{u.frames} * frame_dim_));
+  }
+  checked_[utterance] = true;
   scratch_.clear();
   float* out = scratch_.extend(std::size_t{count} * frame_dim_);
   reading_.read(f.path, f.header, std::uint64_t{u.first} + first, count, out);

@@ -58,6 +58,7 @@ class HtkFeatures final : public UtteranceStream {
   std::uint32_t frame_dim_ = 0;
   std::uint64_t bytes_ = 0;
   std::vector<Buffer<float>> kept_;  // of each utterance; empty when none is kept
+  std::vector<bool> checked_;        // of each utterance that is not kept
   HtkFiles reading_;
   Buffer<float> scratch_;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "reader/fault_budget.h"
 #include "reader/mapped_file.h"
 
@@ -19,6 +20,8 @@ std::string_view base_name(std::string_view key) {
   return slash == std::string_view::npos ? key : key.substr(slash + 1);
 }
 
+std::string any_folder_of(std::string_view name) { return "*/" + std::string(name); }
+
 }  // namespace
 
 // One file, line by line. An utterance with an error is read to its end and skipped.
@@ -29,6 +32,7 @@ class HtkLabels::Parser {
 
   void run() {
     std::string_view text = file_.bytes();
+    text.remove_prefix(byte_order_mark_size(text));
     bool head = false;
     for (number_ = 1; !text.empty(); ++number_) {
       const std::size_t end = std::min(text.find('\n'), text.size());
@@ -59,6 +63,7 @@ class HtkLabels::Parser {
     budget_.fault({line_place(path_, number_, line_, 0, line_.size()), std::move(message), std::move(fix)});
   }
   void drop() {
+    labels_.dropped_.insert(now_.any_folder ? any_folder_of(now_.key) : now_.key);
     labels_.runs_.resize(now_.first);
     open_ = false;
   }
@@ -178,6 +183,10 @@ std::size_t HtkLabels::find(std::string_view key) const {
   if (const std::size_t known = UtteranceStream::find(key); known != none) return known;
   const std::size_t known = UtteranceStream::find(base_name(key));
   return known != none && utterances_[known].any_folder ? known : none;
+}
+
+bool HtkLabels::dropped(std::string_view key) const {
+  return UtteranceStream::dropped(key) || UtteranceStream::dropped(any_folder_of(base_name(key)));
 }
 
 std::string HtkLabels::place(std::size_t u) const {

@@ -27,6 +27,7 @@ class HtkLabels final : public UtteranceStream {
   // Reads all files; skips and counts unusable utterances.
   HtkLabels(const std::string& name, HtkLabelOptions, FaultBudget&);
   std::size_t find(std::string_view key) const override;
+  bool dropped(std::string_view key) const override;
   std::string place(std::size_t u) const override;
   void append(std::size_t utterance, std::uint32_t first, std::uint32_t count, StreamBuffer&) override;
 

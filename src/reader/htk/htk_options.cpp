@@ -95,6 +95,13 @@ void check_files(const config::Record& block, const HtkLabelOptions& b, const Re
   for (const std::string& path : b.files) check_file(block, "mlfFile", path, context);
 }
 
+// The action `write` takes utterance by utterance, and all of them.
+void take_whole_utterances(HtkReaderOptions& o, const ReaderContext& context) {
+  if (context.action != "write") return;
+  o.frame_mode = false;
+  o.longest = std::numeric_limits<std::int64_t>::max();
+}
+
 // Blocks of sequence training over lattices, which this version does not have.
 bool is_of_lattices(const config::Record& block) {
   constexpr std::array<const char*, 9> keys = {"phoneFile",     "transPFile",       "hmmFile",
@@ -144,10 +151,7 @@ Made read_htk(const config::Record& block, const std::string& title, const Reade
   if (o->features.empty() && o->labels.empty())
     context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", title),
                                      "add features = [ scpFile = ... ; dim = ... ]"});
-  if (context.action == "write") {  // utterance by utterance, and all of them
-    o->frame_mode = false;
-    o->longest = std::numeric_limits<std::int64_t>::max();
-  }
+  take_whole_utterances(*o, context);
   // The old reader has as many lanes as it is told, each of minibatchSize steps.
   Truncation truncation;
   if (old && o->truncation.truncated && o->truncation.length == 0 && trains(context))
@@ -208,6 +212,7 @@ Made read_deserializer(const config::Record& block, const std::string& title, co
   const auto o = new_options<DeserializerOptions<Stream>>(context);
   read_block(*o, block, title, context, {"type"});
   for (const auto& [name, b] : o->input()) check_files(block.block("input").block(name), b, context);
+  take_whole_utterances(*o, context);
   return made<HtkSource>(o);
 }
 

@@ -58,6 +58,10 @@ void HtkSource::join(std::size_t u, std::size_t primary) {
   for (const auto& s : streams_) {
     const std::size_t other = s.get() == &first ? u : s->find(first.key(u));
     std::string wrong;
+    if (other == UtteranceStream::none && s->dropped(first.key(u))) {  // counted when it was read
+      ++dropped_;
+      return;
+    }
     if (other == UtteranceStream::none) {
       wrong = fmt::format("the utterance '{}' ({}) is missing in stream '{}'", first.key(u), first.place(u),
                           s->info().name);

@@ -3,6 +3,7 @@
 // corpus are joined by these names.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,6 +27,8 @@ class UtteranceStream {
     const auto known = by_key_.find(key);
     return known == by_key_.end() ? none : known->second;
   }
+  // Whether a fault was counted for this utterance when it was read.
+  virtual bool dropped(std::string_view key) const { return dropped_.contains(key); }
   // Its single frame is used for each frame of the utterance that it is joined with.
   virtual bool expands() const { return false; }
   virtual std::string place(std::size_t utterance) const = 0;
@@ -53,6 +56,7 @@ class UtteranceStream {
   StreamInfo info_;
   std::vector<Utterance> utterances_;
   std::unordered_map<std::string_view, std::size_t> by_key_;
+  std::set<std::string, std::less<>> dropped_;  // names; "*/name" of labels for any folder
 };
 
 // The name of an utterance: the path without its extension.

@@ -112,13 +112,18 @@ void LabelOptions::describe(config::Fields& f) {
     f.problem("labelDim", "labelDim is the number of classes", "10 for ten of them");
 }
 
-void CropOptions::add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const {
+void CropOptions::add_to(Recipe& recipe, const config::Record& block, const ReaderContext& context) const {
+  if (settings.width > 0 && !(settings.side.empty() && settings.area.empty()))
+    for (const char* key : {"sideRatio", "cropRatio", "areaRatio"})
+      note_no_effect(block, key, "with cropSize", "keep one of them", context);
   recipe.chain.push_back(make_crop(settings));
   recipe.ten_views = recipe.ten_views || settings.type == CropType::multiview10;
   if (settings.width > 0) recipe.size.width = settings.width, recipe.size.height = settings.height;
 }
 
-void ScaleOptions::add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const {
+void ScaleOptions::add_to(Recipe& recipe, const config::Record& block, const ReaderContext& context) const {
+  if (settings.mode != ScaleMode::pad)
+    note_no_effect(block, "padValue", "without scaleMode = pad", "scaleMode = \"pad\"", context);
   recipe.chain.push_back(make_scale(settings));
   if (settings.width > 0) recipe.size.width = settings.width, recipe.size.height = settings.height;
   if (channels > 0) recipe.size.channels = channels;
@@ -157,7 +162,11 @@ void MeanOptions::add_to(Recipe& recipe, const config::Record& block, const Read
 }
 
 void IntensityOptions::add_to(Recipe& recipe, const config::Record& block, const ReaderContext& context) const {
+  if (file.empty() && deviation > 0)
+    note_no_effect(block, "intensityStdDev", "without intensityFile", "intensityFile = \"intensity.xml\"", context);
   if (!check_file(block, "intensityFile", file, context)) return;
+  if (deviation == 0)
+    note_no_effect(block, "intensityFile", "without intensityStdDev", "intensityStdDev = 0.1", context);
   try {
     const OpencvXml xml(file);
     const auto values = xml.matrix("EigVal"), vectors = xml.matrix("EigVec");
@@ -186,6 +195,14 @@ struct TransposeOptions : CastOptions {
   void add_to(Recipe& recipe, const config::Record&, const ReaderContext&) const { recipe.channels_first = true; }
 };
 
+struct MeanTransformOptions : MeanOptions {
+  void add_to(Recipe& recipe, const config::Record& block, const ReaderContext& context) const {
+    if (file.empty())
+      context.notices->add({block.where(), "Mean has no effect without meanFile", "meanFile = \"mean.xml\""});
+    MeanOptions::add_to(recipe, block, context);
+  }
+};
+
 template <class Options>
 TransformRow row(const char* name, const char* help) {
   return {name, help, describe_defaults<Options>,
@@ -205,7 +222,7 @@ const std::vector<TransformRow>& transform_table() {
       row<ScaleOptions>("Scale", "scales images to one size"),
       row<ColorOptions>("Color", "changes brightness, contrast and saturation at random"),
       row<IntensityOptions>("Intensity", "changes the colour of the light at random"),
-      row<MeanOptions>("Mean", "subtracts a mean image"),
+      row<MeanTransformOptions>("Mean", "subtracts a mean image"),
       row<TransposeOptions>("Transpose",
                             "lays samples out as width, height, channels instead of channels, width, height"),
       row<CastOptions>("Cast", "accepted; data are float32 either way"),

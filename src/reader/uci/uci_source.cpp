@@ -204,9 +204,10 @@ void UciStream::describe(config::Fields& f) {
     if (f.given("dim") && dim != 1) f.problem("dim", "a class stands in one column", "dim = 1");
     if (classes < 1 || classes > 16'777'216)
       f.problem("labelDim", "labelDim is the number of classes", "10 for digits");
-  } else if (dim < 1) {
-    f.problem("dim", "dim is the number of columns", "1 or more");
+    return;
   }
+  if (dim < 1) f.problem("dim", "dim is the number of columns", "1 or more");
+  if (sparse) f.problem("format", "only a stream of classes can be sparse", "set labelDim, or leave format out");
 }
 
 void UciReaderOptions::describe(config::Fields& f) {
@@ -235,8 +236,11 @@ Made read_uci(const config::Record& block, const std::string& title, const Reade
   for (const std::string& key : block.keys())
     if (block.is_block(key)) o->streams.emplace_back(key, UciStream());
   read_block(*o, block, title, context);
-  for (const auto& [name, s] : o->streams)
+  for (const auto& [name, s] : o->streams) {
     if (!s.mapping.empty()) check_file(block.block(name), "labelMappingFile", s.mapping, context);
+    if (s.labels && s.type == UciStream::Type::regression)
+      note_no_effect(block.block(name), "labelDim", "with labelType = regression", "dim counts the columns", context);
+  }
   std::erase_if(o->streams, [](const auto& s) { return s.second.labels && s.second.type == UciStream::Type::none; });
   if (o->streams.empty())
     context.problems->add(

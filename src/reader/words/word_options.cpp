@@ -123,7 +123,18 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
     const WordBlock own = o.label;
     o.label = o.input;
     o.label.type = own.type;
+    o.label.dim = block.block(o.label_name).has_own("labelDim") ? own.dim : 0;
   }
+}
+
+// The labels are the input's words.
+void take_words_of_input(WordReaderOptions& o, const config::Record& block, const ReaderContext& context) {
+  if (o.label.dim > 0 && o.input.dim > 0 && o.label.dim != o.input.dim)
+    context.problems->add(Diagnostic{
+        block.block(o.label_name).value("labelDim").where,
+        fmt::format("labelDim = {}, but the labels are the {} words of '{}'", o.label.dim, o.input.dim, o.input_name),
+        fmt::format("labelDim = {}, or leave it out", o.input.dim)});
+  o.label.dim = o.input.dim, o.label.list = o.input.list;
 }
 
 // A text may be licensed, or still be in preparation, while everything else is checked.
@@ -150,9 +161,11 @@ Made read_words(const config::Record& block, const std::string& title, const Rea
   if (!o->word_map.empty()) check_file(block, "wordmap", o->word_map, context);
   read_blocks(*o, names, block, context, title);
   if (context.problems->empty()) {
+    if (!o->input.use_word_map && !o->label.use_word_map)
+      note_no_effect(block, "wordmap", "without useWordMap in a block of words", "useWordMap = true", context);
     find_list(*o, o->input, o->input_name, block, context);
     if (o->label.type == WordBlock::Type::next_word)
-      o->label.dim = o->input.dim, o->label.list = o->input.list;
+      take_words_of_input(*o, block, context);
     else if (o->label.type == WordBlock::Type::category)
       find_list(*o, o->label, o->label_name, block, context);
   }

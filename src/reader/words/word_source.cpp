@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "reader/lines.h"
 #include "tutti/log.h"
 
@@ -63,7 +64,9 @@ const SequenceIndex& WordSource::index() {
                       "class labels need the classes of the words");
   begin_ = {0};
   file_.expect(MappedFile::Access::in_order);
-  options_.tagged ? parse_tagged() : parse_language();
+  std::string_view text = file_.bytes();
+  text.remove_prefix(byte_order_mark_size(text));
+  options_.tagged ? parse_tagged(text) : parse_language(text);
   file_.expect(MappedFile::Access::unknown);
   file_.release(file_.bytes().data(), file_.bytes().data() + file_.bytes().size());
   if (index_.sequences() == 0)
@@ -155,14 +158,14 @@ void WordSource::check_ends(const std::vector<std::string_view>& words, std::siz
                              options_.file, number, end));
 }
 
-void WordSource::parse_language() {
+void WordSource::parse_language(std::string_view text) {
   constexpr std::size_t shortest = 3;  // a word between the two symbols
   const bool labels = label_form_ != WordLabels::none;
   std::vector<std::string_view> split;
   Sentence sentence;
   std::size_t too_short = 0;
   bool first = true;
-  each_line_of(file_.bytes(), [&](std::size_t line_number, std::size_t, std::string_view line) {
+  each_line_of(text, [&](std::size_t line_number, std::size_t, std::string_view line) {
     split_words(line, split);
     if (split.size() < shortest) {
       too_short += split.empty() ? 0 : 1;
@@ -186,7 +189,7 @@ void WordSource::parse_language() {
                              too_short == 1 ? "" : "s", shortest));
 }
 
-void WordSource::parse_tagged() {
+void WordSource::parse_tagged(std::string_view text) {
   const std::string &end_word = options_.input.end, &end_label = options_.label.end;
   std::vector<std::string_view> split;
   Sentence sentence;
@@ -198,7 +201,7 @@ void WordSource::parse_tagged() {
   const auto ends = [&](const std::vector<std::string_view>& words) {
     return (!end_label.empty() && words.back() == end_label) || (!end_word.empty() && words.front() == end_word);
   };
-  each_line_of(file_.bytes(), [&](std::size_t line_number, std::size_t, std::string_view line) {
+  each_line_of(text, [&](std::size_t line_number, std::size_t, std::string_view line) {
     split_words(line, split);
     if (split.empty()) return end_sentence();
     if (sentence.begin.empty()) sentence.begin = {0}, sentence.line = line_number;

@@ -90,8 +90,8 @@ class WordSource final : public SequenceSource {
     std::vector<std::uint32_t> begin;  // of the words of each step and behind the last; empty: one each
   };
   // Both call keep() for each sentence of the text.
-  void parse_language();
-  void parse_tagged();
+  void parse_language(std::string_view text);
+  void parse_tagged(std::string_view text);
   void check_ends(const std::vector<std::string_view>& words, std::size_t number) const;
   void keep(const Sentence&);
   // The number of a word; counts an error where it has none and there is no unknown word either.
