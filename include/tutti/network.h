@@ -85,6 +85,8 @@ class Network {
     std::optional<ParameterShard> shard = std::nullopt;  // as of Slice
   };
   std::vector<State> state();
+  // Of it, what average_statistics() changes: for each node the samples seen, the mean and the variance.
+  std::vector<State> running_statistics();
   // Averages running statistics over the ranks, weighted by the samples that each has seen. `sum` adds up over the
   // ranks. Collective.
   void average_statistics(const std::function<void(std::span<double>)>& sum);
@@ -145,7 +147,7 @@ class Network {
     std::size_t columns = 0;  // 1 for values without a sample axis
     bool per_sample = true;
     std::span<const float> values;
-    // sequences + 1 column offsets if the program knows them (networks with recurrence), else empty.
+    // sequences + 1 column offsets, those of the input on this value's axis; empty without such an input.
     std::span<const std::int64_t> sequence_begin;
   };
   std::vector<Output> forward(const Batch&);
@@ -165,6 +167,7 @@ class Network {
   ExchangeStats exchange_stats_and_reset();
   std::string describe() const;        // memory planned and operations fused, for the settings printed at start
   std::size_t gradient_nodes() const;  // "%d nodes with gradient" of the start-up line
+  bool trains() const;                 // a gradient flows from the criterion to a trained parameter
 
  private:
   struct Impl;

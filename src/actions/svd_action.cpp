@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // action = "SVD": replaces weight matrices of a trained model with products of two smaller ones.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -152,6 +153,13 @@ bool is_matrix(const graph::Graph& g, std::size_t n) {
          });
 }
 
+// A parameter with several axes that a pattern may mean.
+bool is_tensor(const graph::Node& node) {
+  if (node.operation != "LearnableParameter") return false;
+  const auto dims = graph::numbers(node, "dims");
+  return std::count_if(dims.begin(), dims.end(), [](double d) { return d > 1; }) > 1;
+}
+
 void drop_node(graph::Graph& g, std::size_t dropped) {
   g.nodes.erase(g.nodes.begin() + static_cast<std::ptrdiff_t>(dropped));
   const auto shift = [&](std::vector<std::size_t>& all) {
@@ -181,18 +189,27 @@ void check_rules(const ActionContext& context, const SvdOptions& options, const 
 }
 
 // Factors the matrices of a trained graph (Node::start) that the rules select into W-U and W-V. Products W * x become
-// W-U * (W-V * x). Returns a line per matrix. Throws Error if no parameter matches.
+// W-U * (W-V * x). Returns a line per parameter that matches. Throws Error if no matrix does.
 std::vector<std::string> factor_matrices(graph::Graph& graph, const std::vector<SvdRule>& rules, std::size_t aligned) {
   std::vector<std::pair<std::string, double>> chosen;  // before the factors join the graph
+  std::vector<std::string> lines;
   std::set<std::string> seen;
   for (const auto& rule : rules) {
     const Pattern pattern(rule.pattern);
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-      if (const auto& name = graph.nodes[n].name;
-          is_matrix(graph, n) && pattern.match(name) && seen.insert(name).second)
-        chosen.emplace_back(name, rule.keep_ratio);
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      const graph::Node& node = graph.nodes[n];
+      const bool factored = is_matrix(graph, n);
+      if (!(factored || is_tensor(node)) || !pattern.match(node.name) || !seen.insert(node.name).second) continue;
+      if (factored)
+        chosen.emplace_back(node.name, rule.keep_ratio);
+      else
+        lines.push_back(
+            fmt::format("SVD leaves '{}' [{}] as it is: besides matrices only tensors are factored that nothing but "
+                        "products with outputRank = 1 use",
+                        node.name, fmt::join(graph::numbers(node, "dims"), " x ")));
+    }
   }
-  std::vector<std::string> lines;
+  if (chosen.empty()) throw Error("SVD: no matrix of the model matches");
   for (const auto& [name, ratio] : chosen) {
     const auto found =
         std::find_if(graph.nodes.begin(), graph.nodes.end(), [&name = name](const auto& n) { return n.name == name; });
@@ -200,7 +217,6 @@ std::vector<std::string> factor_matrices(graph::Graph& graph, const std::vector<
     lines.push_back(Factoring(graph, aligned).factor(w, ratio));
     drop_node(graph, w);
   }
-  if (lines.empty()) throw Error("SVD: no matrix of the model matches");
   return lines;
 }
 

@@ -203,7 +203,8 @@ LinearLayer {outDim, bias=true, init='glorotUniform', initValueScale=1, inputRan
                else if _IsNone (mapRank) then Repeat (inputRank, Inferred)
                else Fail ("give either inputRank or mapRank, not both")
   toMap = if !_IsNone (inputRank) then -1 else if _IsNone (mapRank) then 0 else mapRank
-  W = ParameterTensor {outDim : inputShape, init=init, initValueScale=initValueScale}
+  W = ParameterTensor {outDim : inputShape, init=init, initValueScale=initValueScale,
+                       initOutputRank=(if init == 'orthogonal' then Length (outDim) else 1)}  # 1: the ranges of CNTK
   b = ParameterTensor {outDim, init='fixedValue', value=initBias}
   product (x) = Times (W, x, outputRank=Length (outDim), inferInputRankToMap=toMap)
   apply (x) = if bias then product (x) + b else product (x)

@@ -65,7 +65,8 @@ DeconvLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activa
 ConvolutionTransposeLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activation=(x => x), init='glorotUniform',
                            initValueScale=0.001, initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, outputShape=None,
                            maxTempMemSizeInSamples=0} = {
-  W = ParameterTensor {filterShape : numOutputChannels : numInputChannels, init=init, initValueScale=initValueScale}
+  W = ParameterTensor {filterShape : numOutputChannels : numInputChannels, init=init, initValueScale=initValueScale,
+                       initOutputRank=(if init == 'orthogonal' then -1 else 1)}
   b = ParameterTensor {Repeat (Length (filterShape), 1) : numOutputChannels, init='fixedValue', value=initBias}
   maps (x) = ConvolutionTranspose (W, x, filterShape : numOutputChannels, mapDims=numInputChannels, stride=stride, autoPadding=pad,
                                    lowerPad=lowerPad, upperPad=upperPad, outputShape=outputShape,

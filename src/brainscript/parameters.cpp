@@ -107,6 +107,13 @@ void warn_value_without_init(const Settings& s, const graph::Node& node) {
        "add init='fixedValue' if every element should start from that value"});
 }
 
+void warn_file_without_effect(const Settings& s, const graph::Node& node, const std::string& init) {
+  s.ev.notice(
+      {node.where,
+       fmt::format("initFromFilePath= has no effect on the parameter '{}', which has init='{}'", node.name, init),
+       "write init='fromFile' to start from the file, or leave initFromFilePath out"});
+}
+
 void choose_init(const Settings& s, graph::Node& node) {
   const std::vector<std::string>& known = all_inits();
   auto& at = node.attributes;
@@ -129,6 +136,7 @@ void choose_init(const Settings& s, graph::Node& node) {
   if (std::find(known.begin(), known.end(), init) == known.end())
     s.fail(fmt::format("the parameter '{}' has the unknown init '{}'", node.name, init),
            did_you_mean(init, known, fmt::format("known: {}", fmt::join(known, ", "))));
+  if (!file.empty() && init != "fromFile") warn_file_without_effect(s, node, init);
   if (init == "zero") init = "fixedValue", at["value"] = 0.0;
   if (init == "fixedValue" && !at.contains("value")) at["value"] = s.finite("value", 0);
   if (init == "fromFile") {

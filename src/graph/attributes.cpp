@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <string>
 
@@ -47,6 +48,19 @@ void parse_row(const std::string& line, std::size_t number, const std::string& o
     row.push_back(value);
     p = rest;
   }
+}
+
+[[noreturn]] void no_numbers(const std::string& origin, const Node& node) {
+  throw ConfigError(node.where, fmt::format("parameter '{}': {} holds no numbers", node.name, origin),
+                    "write one row per line, numbers separated by blanks");
+}
+
+std::ifstream open_matrix(const std::string& path, const Node& node) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw ConfigError(node.where, fmt::format("parameter '{}': cannot read the file '{}'", node.name, path),
+                      "check initFromFilePath; a relative path starts at the current directory");
+  return file;
 }
 
 }  // namespace
@@ -115,14 +129,6 @@ Range slice_range(const Node& node, std::size_t dim) {
   return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
 }
 
-std::ifstream open_matrix(const std::string& path, const Node& node) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw ConfigError(node.where, fmt::format("parameter '{}': cannot read the file '{}'", node.name, path),
-                      "check initFromFilePath; a relative path starts at the current directory");
-  return file;
-}
-
 TextMatrix parse_text_matrix(const std::string& text, const std::string& origin, const Node& node) {
   std::vector<std::vector<float>> rows;
   std::size_t at = 0, number = 0;
@@ -138,12 +144,27 @@ TextMatrix parse_text_matrix(const std::string& text, const std::string& origin,
     if (!row.empty()) rows.push_back(std::move(row));
     at = stop + 1;
   }
-  if (rows.empty())
-    throw ConfigError(node.where, fmt::format("parameter '{}': {} holds no numbers", node.name, origin));
-  TextMatrix matrix{rows.size(), rows.front().size(), {}};
+  if (rows.empty()) no_numbers(origin, node);
+  TextMatrix matrix{{rows.size(), rows.front().size()}, {}};
   for (std::size_t c = 0; c < matrix.columns; ++c)
     for (const auto& row : rows) matrix.values.push_back(row[c]);
   return matrix;
+}
+
+MatrixSize text_matrix_size(const std::string& path, const Node& node) {
+  std::ifstream file = open_matrix(path, node);
+  MatrixSize size;
+  std::size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (std::all_of(line.begin(), line.end(), blank)) continue;
+    if (++size.rows > 1) continue;
+    std::vector<float> row;
+    parse_row(line, number, fmt::format("'{}'", path), node, row);
+    size.columns = row.size();
+  }
+  if (size.rows == 0) no_numbers(fmt::format("'{}'", path), node);
+  return size;
 }
 
 TextMatrix read_text_matrix(const std::string& path, const Node& node) {

@@ -68,13 +68,21 @@ std::string joint_axis(const Graph& graph, const Node& node, const std::vector<V
   return axis ? *axis : open ? std::string(unknown_axis) : std::string();
 }
 
+// The input that determines the dynamic axis of the result; none = all inputs share one.
+std::optional<std::size_t> axis_giver(const Node& node) {
+  if (makes_axis(node)) return 0;
+  for (std::size_t k = 0; k < node.inputs.size(); ++k)
+    if (operand_kind(node, k) == 'a') return k;
+  return std::nullopt;
+}
+
 // The dynamic axis of a result.
 std::string result_axis(const Graph& graph, const Node& node, const std::vector<Value>& values) {
-  const int from = makes_axis(node) ? 0 : axis_giver(node.operation);
-  if (from < 0) return joint_axis(graph, node, values);
-  const Value& giver = values[node.inputs[static_cast<std::size_t>(from)]];
+  const auto from = axis_giver(node);
+  if (!from) return joint_axis(graph, node, values);
+  const Value& giver = values[node.inputs[*from]];
   if (!giver.per_sample)
-    fail(node, fmt::format("'{}' is no sequence", graph.nodes[node.inputs[static_cast<std::size_t>(from)]].name),
+    fail(node, fmt::format("'{}' is no sequence", graph.nodes[node.inputs[*from]].name),
          "it needs a value that depends on an input");
   return makes_axis(node) ? node.name : giver.axis;
 }
@@ -149,27 +157,31 @@ std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<s
 
 namespace {
 
-// A criterion goes through its operands side by side: one of them cannot have a value per sample and another one for
-// all.
-void check_criterion(const Graph& graph, const Node& node, const std::vector<Value>& values) {
+// One operand cannot have a value per sample and another one for all.
+void check_side_by_side(const Graph& graph, const Node& node, const std::vector<Value>& values) {
   const std::size_t first = node.inputs[0];
   for (const auto i : node.inputs)
     if (values[i].per_sample != values[first].per_sample)
       fail(node,
            fmt::format("one of '{}' and '{}' has a value per sample, the other one value for all samples",
                        graph.nodes[first].name, graph.nodes[i].name),
-           "both must depend on an input; Minus and ElementTimes take a constant for all samples");
+           keeps_sample_axis(node)
+               ? "both must depend on an input"
+               : "both must depend on an input; Minus and ElementTimes take a constant for all samples");
 }
 
-// Of words in classes: one label, one state and one vector of class scores at each step.
-void check_class_criterion(const Graph& graph, const Node& node, const std::vector<Value>& values) {
-  for (const std::size_t k : {0, 1, 3})
-    if (const std::size_t i = node.inputs[k]; !values[i].per_sample)
-      fail(node, fmt::format("'{}' has no samples", graph.nodes[i].name),
-           "labels, layer and class scores depend on an input");
-  if (const std::size_t w = node.inputs[2]; values[w].per_sample)
-    fail(node, fmt::format("'{}' has a value for each sample", graph.nodes[w].name),
-         "the weight is one matrix for all samples");
+void check_operands(const Graph& graph, const Node& node, const std::vector<Value>& values) {
+  for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+    const Value& value = values[node.inputs[k]];
+    const std::string& name = graph.nodes[node.inputs[k]].name;
+    const char kind = operand_kind(node, k);
+    if (kind == 's' && !value.per_sample)
+      fail(node, fmt::format("'{}' has one value for all samples", name), "it needs a value that depends on an input");
+    if (kind == '1' && value.per_sample)
+      fail(node, fmt::format("'{}' has a value for each sample", name),
+           "it needs one value for all samples, such as a parameter");
+  }
+  if (goes_side_by_side(node)) check_side_by_side(graph, node, values);
 }
 
 // Shape, axis and completed parameters of one node; whether a parameter was completed, so that users before that place
@@ -198,8 +210,7 @@ bool infer_node(Graph& graph, std::size_t index, std::vector<Value>& values, boo
       shapes[0].dims[k] = 0;
   values[index].shape = infer_shape(node, shapes, names);
   check_size(node, values[index].shape);
-  if (!partial && goes_side_by_side(node)) check_criterion(graph, node, values);
-  if (!partial && node.operation == "ClassBasedCrossEntropyWithSoftmax") check_class_criterion(graph, node, values);
+  if (!partial) check_operands(graph, node, values);
   values[index].axis = result_axis(graph, node, values);
   values[index].per_sample = sampled && keeps_sample_axis(node);
   if (!values[index].per_sample) values[index].axis.clear();

@@ -11,26 +11,38 @@
 #include <map>
 #include <random>
 
+#include "graph/shapes.h"
+
 namespace tutti::graph {
 namespace {
+
+// The first initFilterRank axes are the filter; the rest splits into output axes (the first, or with a negative rank
+// the last ones) and input axes.
+struct Sizes {
+  std::size_t filter = 1, inputs = 1, outputs = 1;
+  bool outputs_last = false;
+};
+
+Sizes sizes(const Node& node, const Shape& shape) {
+  const auto rank = static_cast<long>(shape.rank());
+  const long filter_rank = std::clamp(static_cast<long>(number(node, "initFilterRank", 0)), 0L, rank);
+  const long output_rank = static_cast<long>(number(node, "initOutputRank", 1));
+  Sizes s;
+  s.outputs_last = output_rank < 0;
+  for (long k = 0; k < rank; ++k) {
+    const bool output = s.outputs_last ? k >= rank + output_rank : k < filter_rank + output_rank;
+    (k < filter_rank ? s.filter : output ? s.outputs : s.inputs) *= shape[static_cast<std::size_t>(k)];
+  }
+  return s;
+}
 
 struct Fans {
   double in = 1, out = 1;
 };
 
-// The first initFilterRank axes are the filter; the rest splits into output axes (the first, or with a negative rank
-// the last ones) and input axes.
 Fans fans(const Node& node, const Shape& shape) {
-  const auto rank = static_cast<long>(shape.rank());
-  const long filter_rank = std::clamp(static_cast<long>(number(node, "initFilterRank", 0)), 0L, rank);
-  const long output_rank = static_cast<long>(number(node, "initOutputRank", 1));
-  double filter = 1, inputs = 1;
-  for (long k = 0; k < filter_rank; ++k) filter *= static_cast<double>(shape[static_cast<std::size_t>(k)]);
-  for (long k = filter_rank; k < rank; ++k) {
-    const bool output = output_rank >= 0 ? k < filter_rank + output_rank : k >= rank + output_rank;
-    if (!output) inputs *= static_cast<double>(shape[static_cast<std::size_t>(k)]);
-  }
-  const double fan_in = filter * inputs;
+  const Sizes s = sizes(node, shape);
+  const double filter = static_cast<double>(s.filter), fan_in = filter * static_cast<double>(s.inputs);
   return {fan_in, static_cast<double>(shape.elements()) * filter / fan_in};
 }
 
@@ -68,15 +80,19 @@ std::string lower(std::string s) {
   return s;
 }
 
-void from_matrix(const Node& node, const TextMatrix& matrix, const Shape& shape, std::span<float> values) {
+void check_size(const Node& node, const MatrixSize& matrix, const Shape& shape) {
   const std::size_t rows = shape[0], columns = shape.elements() / std::max<std::size_t>(rows, 1);
   const bool fits = (matrix.rows == rows && matrix.columns == columns) ||
-                    (columns == 1 && matrix.values.size() == rows);  // a vector may be written as one row
+                    (columns == 1 && matrix.rows * matrix.columns == rows);  // a vector may be written as one row
   if (!fits)
     throw ConfigError(node.where,
                       fmt::format("parameter '{}' {} is to be filled from a matrix of {} rows and {} columns",
                                   node.name, to_string(shape), matrix.rows, matrix.columns),
                       "write one matrix row per line, as many as the first dimension of the parameter");
+}
+
+void from_matrix(const Node& node, const TextMatrix& matrix, const Shape& shape, std::span<float> values) {
+  check_size(node, matrix, shape);
   std::copy(matrix.values.begin(), matrix.values.end(), values.begin());
 }
 
@@ -112,31 +128,43 @@ void fill_bilinear(const Node& node, const Shape& shape, std::span<float> values
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = weight(i % width) * weight(i / width % width);
 }
 
-// Rows or columns, whichever are fewer, are of length 1 and at right angles: normal draws, made so one after the other.
+// Makes the vectors, which stand one after the other, of length 1 and at right angles.
+void orthogonalize(std::span<float> vectors, std::size_t length) {
+  const auto dot = [&](const float* a, const float* b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < length; ++i) sum += static_cast<double>(a[i]) * b[i];
+    return sum;
+  };
+  for (std::size_t v = 0; v + length <= vectors.size(); v += length) {
+    float* const fresh = vectors.data() + v;
+    for (int twice = 0; twice < 2; ++twice)  // the second time takes away what rounding has left
+      for (std::size_t u = 0; u < v; u += length) {
+        const float* const before = vectors.data() + u;
+        const auto part = static_cast<float>(dot(before, fresh));
+        for (std::size_t i = 0; i < length; ++i) fresh[i] -= part * before[i];
+      }
+    const auto scale = static_cast<float>(1 / std::sqrt(dot(fresh, fresh)));
+    for (std::size_t i = 0; i < length; ++i) fresh[i] *= scale;
+  }
+}
+
+// Of the matrix [outputs x (filter and inputs)], rows or columns, whichever are fewer, are orthonormal.
 void fill_orthogonal(const Node& node, const Shape& shape, std::span<float> values) {
   const auto seed = static_cast<std::uint64_t>(number(node, "randomSeed", 1));
   fill_normal(values, 1, seed);
-  const std::size_t rows = std::max<std::size_t>(shape[0], 1), columns = values.size() / rows;
-  const bool by_rows = rows <= columns;
-  const std::size_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
-  const std::size_t apart = by_rows ? 1 : rows, step = by_rows ? rows : 1;  // of vectors, of their elements
-  const auto dot = [&](std::size_t a, std::size_t b) {
-    double sum = 0;
-    for (std::size_t i = 0; i < length; ++i)
-      sum += static_cast<double>(values[a * apart + i * step]) * values[b * apart + i * step];
-    return sum;
+  const Sizes s = sizes(node, shape);
+  const std::size_t rows = s.outputs, columns = s.filter * s.inputs, count = std::min(rows, columns);
+  if (count == 0) return;
+  const std::size_t length = values.size() / count, in_front = s.outputs_last ? columns : s.filter;
+  const auto place = [&](std::size_t v, std::size_t i) {
+    const std::size_t row = rows <= columns ? v : i, column = rows <= columns ? i : v;
+    return column % in_front + in_front * (row + rows * (column / in_front));
   };
+  std::vector<float> vectors(values.size());
+  for (std::size_t k = 0; k < vectors.size(); ++k) vectors[k] = values[place(k / length, k % length)];
+  orthogonalize(vectors, length);
   const auto gain = static_cast<float>(number(node, "initValueScale", 1));
-  for (std::size_t v = 0; v < count; ++v) {
-    for (int twice = 0; twice < 2; ++twice)  // the second time takes away what rounding has left
-      for (std::size_t u = 0; u < v; ++u) {
-        const auto part = static_cast<float>(dot(u, v));
-        for (std::size_t i = 0; i < length; ++i) values[v * apart + i * step] -= part * values[u * apart + i * step];
-      }
-    const auto scale = static_cast<float>(1 / std::sqrt(dot(v, v)));
-    for (std::size_t i = 0; i < length; ++i) values[v * apart + i * step] *= scale;
-  }
-  for (float& v : values) v *= gain;
+  for (std::size_t k = 0; k < vectors.size(); ++k) values[place(k / length, k % length)] = vectors[k] * gain;
 }
 
 struct Distribution {
@@ -168,12 +196,7 @@ std::string initializer(const Node& node) {
   return "uniform";
 }
 
-}  // namespace
-
-void check_initializer(const Node& node) {
-  if (node.start) return;
-  const std::string init = initializer(node);
-  if (init == "fromfile") open_matrix(text(node, "initFromFilePath"), node);
+void check_name(const Node& node, const std::string& init) {
   static const std::vector<std::string> known = {
       "uniform",  "gaussian",   "normal", "xavier",   "glorotUniform", "glorotNormal", "heUniform",
       "heNormal", "fixedValue", "zero",   "bilinear", "orthogonal",    "fromFile",     "fromLiteral"};
@@ -183,6 +206,21 @@ void check_initializer(const Node& node) {
   throw ConfigError(
       node.where, fmt::format("parameter '{}': there is no initialiser '{}'", node.name, text(node, "init")),
       near.empty() ? fmt::format("use one of {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
+}
+
+TextMatrix literal_of(const Node& node) {
+  return parse_text_matrix(text(node, "initFromLiteral"), "the literal", node);
+}
+
+}  // namespace
+
+void check_initializer(const Node& node) {
+  if (node.start) return;
+  const std::string init = initializer(node);
+  check_name(node, init);
+  const Shape shape = declared_shape(node);
+  if (init == "fromfile") check_size(node, text_matrix_size(text(node, "initFromFilePath"), node), shape);
+  if (init == "fromliteral") check_size(node, literal_of(node), shape);
 }
 
 void start_from(const Node& node, const Shape& shape, std::span<float> values) {
@@ -196,8 +234,8 @@ void start_from(const Node& node, const Shape& shape, std::span<float> values) {
 
 void initialize(const Node& node, const Shape& shape, std::span<float> values) {
   if (node.start) return start_from(node, shape, values);
-  check_initializer(node);
   const std::string init = initializer(node);
+  check_name(node, init);
   const auto random = distributions().find(init);
   if (random != distributions().end()) {
     const double width = random->second.width(fans(node, shape)) * number(node, "initValueScale", 1);
@@ -206,8 +244,7 @@ void initialize(const Node& node, const Shape& shape, std::span<float> values) {
   }
   if (init == "fromfile")
     return from_matrix(node, read_text_matrix(text(node, "initFromFilePath"), node), shape, values);
-  if (init == "fromliteral")
-    return from_matrix(node, parse_text_matrix(text(node, "initFromLiteral"), "the literal", node), shape, values);
+  if (init == "fromliteral") return from_matrix(node, literal_of(node), shape, values);
   if (init == "bilinear") return fill_bilinear(node, shape, values);
   if (init == "orthogonal") return fill_orthogonal(node, shape, values);
   if (init == "zero") return std::fill(values.begin(), values.end(), 0.0f);

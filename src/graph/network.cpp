@@ -272,6 +272,8 @@ std::string Network::describe() const {
   return text;
 }
 
+bool Network::trains() const { return impl_->training && impl_->training->program.instructions_with_gradient() > 0; }
+
 // Nodes of the criterion through which gradients flow, parameters included.
 std::size_t Network::gradient_nodes() const {
   const Impl& m = *impl_;

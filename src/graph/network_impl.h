@@ -154,6 +154,7 @@ struct Network::Impl {
     const ModelParallel& m = options.model_parallel;
     return m.ranks && m.ranks->size() > 1 && !m.layers.empty();
   }
+  std::span<const std::int64_t> sequences_of(const Executable& e, const Batch& batch, std::size_t axis);
   const float* in_stream_order(Executable& e, std::size_t root, const graph::Operand& o);
   // Adds the results of the roots of `e` for a part: the one that ran last, or one whose sums were kept.
   StepMetrics no_metrics(std::int64_t samples = 0) const {

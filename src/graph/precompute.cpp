@@ -111,19 +111,28 @@ void Network::precompute_restored(const graph::Graph& loaded) {
     if (open(node) && computed.contains(node.name)) node.attributes[done] = true;
 }
 
-// Running statistics of batch normalisation over the ranks: each rank has normalised, and counted, its own shares.
-void Network::average_statistics(const std::function<void(std::span<double>)>& sum) {
+std::vector<Network::State> Network::running_statistics() {
   Impl& m = *impl_;
   m.backend->synchronize();
+  std::vector<State> all;
+  for (const auto index : m.order) {
+    const graph::Node& node = m.graph.nodes[index];
+    if (node.operation != "BatchNormalization" || m.shard_of(node.inputs[3])) continue;
+    for (const std::size_t n : {index, node.inputs[3], node.inputs[4]}) {
+      auto& s = m.stored[m.store_of[n]];
+      all.push_back({s.name, s.shape, s.values.span()});
+    }
+  }
+  return all;
+}
+
+// Running statistics of batch normalisation over the ranks: each rank has normalised, and counted, its own shares.
+void Network::average_statistics(const std::function<void(std::span<double>)>& sum) {
+  const std::vector<State> states = running_statistics();
   // For each node: samples seen, then mean and variance times the samples, then the number of ranks.
   std::vector<double> all;
   const auto visit = [&](const auto& f) {
-    for (const auto index : m.order) {
-      const graph::Node& node = m.graph.nodes[index];
-      if (node.operation != "BatchNormalization" || m.shard_of(node.inputs[3])) continue;
-      const auto values = [&](std::size_t n) { return m.stored[m.store_of[n]].values.span(); };
-      f(values(index), values(node.inputs[3]), values(node.inputs[4]));
-    }
+    for (std::size_t k = 0; k < states.size(); k += 3) f(states[k].values, states[k + 1].values, states[k + 2].values);
   };
   visit([&](auto count, auto mean, auto variance) {
     const double seen = graph::samples_seen(count.data());

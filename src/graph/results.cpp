@@ -198,4 +198,15 @@ bool Network::Impl::on_any_rank(Executable& e, bool mine) const {
   return std::count(all.begin(), all.end(), 1) > 0;
 }
 
+const float* Network::Impl::in_stream_order(Executable& e, std::size_t root, const graph::Operand& o) {
+  const graph::SequenceTable& table = e.run.sequences[o.axis];
+  const std::size_t count = table.columns() * o.elements;
+  if (table.in_stream_order()) return e.run.value(o);
+  e.unpacked.resize(std::max(e.unpacked.size(), root + 1));
+  float* workspace = e.unpacked[root].reserve(*backend, count);
+  backend->fill(0, workspace, count);
+  backend->scatter_columns(table.source(), o.elements, e.run.value(o), workspace);
+  return workspace;
+}
+
 }  // namespace tutti

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/sequences.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+
+#include "tutti/error.h"
 
 namespace tutti::graph {
 
@@ -48,6 +52,20 @@ void SequenceTable::pack() {
     }
     step_begin_.push_back(column);
   }
+}
+
+void require_same_sequences(const std::string& name, std::span<const std::int64_t> begin, const std::string& other,
+                            std::span<const std::int64_t> begin_of_other) {
+  const auto length = [](std::span<const std::int64_t> b, std::size_t s) {
+    return b.empty() ? 1 : s + 1 < b.size() ? b[s + 1] - b[s] : 0;
+  };
+  const std::size_t count = std::max({begin.size(), begin_of_other.size(), std::size_t{1}}) - 1;
+  for (std::size_t s = 0; s < count; ++s)
+    if (length(begin, s) != length(begin_of_other, s))
+      throw Error(
+          fmt::format("the streams of a minibatch do not fit: sequence {} has {} steps in '{}' and {} in '{}'; "
+                      "streams of different length need a dynamicAxis of their own",
+                      s, length(begin, s), name, length(begin_of_other, s), other));
 }
 
 const float* PackedInputs::dense(Backend& backend, const SequenceTable& table, std::size_t tensor, const float* stream,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tutti/backend.h"
@@ -51,6 +52,10 @@ class SequenceTable {
   std::vector<std::int32_t> source_;
   bool identity_ = true;
 };
+
+// Throws Error unless two streams of an axis have the same sequences; no offsets mean sequences of one column each.
+void require_same_sequences(const std::string& name, std::span<const std::int64_t> begin, const std::string& other,
+                            std::span<const std::int64_t> begin_of_other);
 
 // Brings the streams of a minibatch into packed order: dense streams are copied, sparse ones are gathered column by
 // column and stay sparse. Memory is reused between minibatches.

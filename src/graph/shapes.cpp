@@ -10,6 +10,7 @@
 #include <cmath>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "graph/shape_rules.h"
@@ -263,12 +264,12 @@ enum Facts : unsigned {
   sums = 4           // a sum over samples
 };
 constexpr unsigned of_criterion = over_samples | side_by_side | sums;
-constexpr int any = -1, all_share = -1;
+constexpr int any = -1;
 
 struct Operation : OperationInfo {
   Rule rule;
   unsigned facts;
-  int axis_giver;  // the input that determines the dynamic axis of the result; all_share = all inputs share one
+  std::string_view operands;
 };
 
 struct Row {
@@ -276,7 +277,9 @@ struct Row {
   int min_inputs, max_inputs;
   Rule rule;
   unsigned facts = 0;
-  int axis_giver = all_share;
+  // By input: s = a value per sample, a = the same and its dynamic axis is that of the result (else all share one),
+  // 1 = one value for all samples; either where nothing or a dot stands.
+  const char* operands = "";
 };
 
 // Attributes follow the names; each has a default unless the builder must give it.
@@ -309,12 +312,11 @@ const Row rows[] = {
     {"SquareError", 2, 2, criterion, of_criterion},
     {"Logistic", 2, 2, criterion, of_criterion},          // label, probability
     {"WeightedLogistic", 3, 3, criterion, of_criterion},  // label, probability, weight
-    // [word; class; class's words], z, W, class scores
-    {"ClassBasedCrossEntropyWithSoftmax", 4, 4, class_criterion, over_samples | sums},
+    {"ClassBasedCrossEntropyWithSoftmax", 4, 4, class_criterion, over_samples | sums, "ss1s"},  // label, z, W, scores
     {"MatrixL1Reg", 1, 1, scalar, over_samples | sums},
     {"MatrixL2Reg", 1, 1, scalar, over_samples},
     {"CosDistance", 2, 2, cos_distance},
-    {"CosDistanceWithNegativeSamples", 2, 2, negative_samples_shape},            // a, b; shift=1, negatives=1
+    {"CosDistanceWithNegativeSamples", 2, 2, negative_samples_shape, 0, "ss"},   // a, b; shift=1, negatives=1
     {"LambdaRank NDCG1Eval", 3, 3, ranking_shape, over_samples | side_by_side},  // gain, score, query
     // Reductions.
     {"SumElements", 1, 1, scalar, over_samples | sums},  // over everything, also the samples
@@ -329,34 +331,34 @@ const Row rows[] = {
     // Images [W, H, C]; lists of one element stand for all axes.
     // W, x; kernelDims, mapDims, stride=1, sharing=true, autoPadding=0, lowerPad=0, upperPad=0, transpose=false,
     // outputShape, groups=1, imageLayout="CHW"
-    {"Convolution", 2, 2, convolution_shape},
-    {"Pooling", 1, 1, pooling_shape},         // poolingType="max", kernelDims, stride=1, autoPadding=0, lowerPad=0, ...
-    {"MaxUnpooling", 2, 2, unpooling_shape},  // values, pooled image; the window as for Pooling
-    {"ROIPooling", 2, 2, roi_pooling_shape},  // image, regions [4, number]; shape
+    {"Convolution", 2, 2, convolution_shape, 0, "1."},
+    {"Pooling", 1, 1, pooling_shape},  // poolingType="max", kernelDims, stride=1, autoPadding=0, lowerPad=0, ...
+    {"MaxUnpooling", 2, 2, unpooling_shape, side_by_side},  // values, pooled image; the window as for Pooling
+    {"ROIPooling", 2, 2, roi_pooling_shape, side_by_side},  // image, regions [4, number]; shape
     // x, scale, bias, running mean, running variance; spatial=false, normalizationTimeConstant=0, blendTimeConstant=0,
     // epsilon=1e-5
-    {"BatchNormalization", 5, 5, batch_normalization_shape},
+    {"BatchNormalization", 5, 5, batch_normalization_shape, 0, ".1111"},
     {"LocalResponseNormalization", 1, 1, response_normalization_shape},  // depthRadius, bias=1, alpha=1, beta=0.75
     // Time. The input of a delay may be created after the delay: that is how loops are written.
     // dims, timeStep=1, defaultHiddenActivation=0.1; x, initial state
-    {"PastValue FutureValue", 1, 2, delay_shape, 0, 0},
+    {"PastValue FutureValue", 1, 2, delay_shape, 0, "a"},
     // W x + b [4c], H [4c : c], initial h and c if trained; backwards=false, defaultHiddenActivation=0.1
-    {"LSTM", 2, 4, lstm_shape},
+    {"LSTM", 2, 4, lstm_shape, 0, "a111"},
     // W x + b [3c], H [3c : c], a bias of H's product with resetAfter=true; resetAfter=false, backwards=false,
     // defaultHiddenActivation=0.1
-    {"GRU", 2, 3, gru_shape},
-    {"TimeReverse", 1, 1, same, 0, 0},
+    {"GRU", 2, 3, gru_shape, 0, "a11"},
+    {"TimeReverse", 1, 1, same, 0, "a"},
     // Dynamic axes.
-    {"Where", 1, 1, where_shape},                       // frames where the condition is not 0; a new axis
-    {"PackedIndex", 2, 2, packed_index_shape, 0, 1},    // layout of, frames from Where
-    {"GatherPacked", 2, 2, gather_shape, 0, 0},         // index, source
-    {"ScatterPacked", 3, 3, scatter_shape, 0, 0},       // layout of, index, source
-    {"ReconcileDynamicAxis", 2, 2, same, 0, 1},         // data, layout of
-    {"ZeroSequence", 1, 1, scalar},                     // 0 for every step of the input's axis
-    {"BroadcastSequenceAs", 2, 2, gather_shape, 0, 0},  // layout of, sequences of length 1
+    {"Where", 1, 1, where_shape},                          // frames where the condition is not 0; a new axis
+    {"PackedIndex", 2, 2, packed_index_shape, 0, "sa"},    // layout of, frames from Where
+    {"GatherPacked", 2, 2, gather_shape, 0, "as"},         // index, source
+    {"ScatterPacked", 3, 3, scatter_shape, 0, "ass"},      // layout of, index, source
+    {"ReconcileDynamicAxis", 2, 2, same, 0, "sa"},         // data, layout of
+    {"ZeroSequence", 1, 1, scalar},                        // 0 for every step of the input's axis
+    {"BroadcastSequenceAs", 2, 2, gather_shape, 0, "as"},  // layout of, sequences of length 1
     // Training and corpus statistics.
     {"Dropout", 1, 1, dropout},  // rate: instead of the epoch's
-    {"Mean InvStdDev", 1, 1, same, over_samples},
+    {"Mean InvStdDev", 1, 1, same, over_samples, "s"},
     {"PerDimMeanVarNormalization PerDimMeanVarDeNormalization", 3, 3, normalization},  // x, mean, 1/deviation
 };
 
@@ -365,7 +367,7 @@ const std::vector<Operation> operations = [] {
   for (const Row& r : rows) {
     std::istringstream in(r.names);
     for (std::string name; in >> name;)
-      all.push_back({{name, r.min_inputs, r.max_inputs}, r.rule, r.facts, r.axis_giver});
+      all.push_back({{name, r.min_inputs, r.max_inputs}, r.rule, r.facts, r.operands});
   }
   return all;
 }();
@@ -389,9 +391,9 @@ std::vector<std::string> operation_names() {
   return names;
 }
 
-int axis_giver(const std::string& operation) {
-  const Operation* o = find(operation);
-  return o ? o->axis_giver : all_share;
+char operand_kind(const Node& node, std::size_t operand) {
+  const Operation* o = find(node.operation);
+  return o && operand < o->operands.size() ? o->operands[operand] : '.';
 }
 
 bool is_time_slice(const Node& node) { return node.operation == "Slice" && number(node, "axis", 1) == -1; }

@@ -27,13 +27,14 @@ Shape infer_shape(const Node& node, std::span<const Shape> inputs, std::span<con
 // Whether the result has a sample axis if any of its inputs has one (criteria and corpus statistics have none).
 bool keeps_sample_axis(const Node& node);
 
-// A criterion that goes through its operands side by side.
+// Goes through its operands side by side: all or none of them have a value per sample.
 bool goes_side_by_side(const Node& node);
 // A sum over samples, so that the results of parts add up.
 bool sums_over_samples(const Node& node);
 
-// The input that determines the dynamic axis of the result; -1 = all inputs share one.
-int axis_giver(const std::string& operation);
+// What an input must be: 's' = a value per sample, 'a' = the same and the result has its dynamic axis (without an 'a'
+// all inputs share one), '1' = one value for all samples, '.' = either.
+char operand_kind(const Node&, std::size_t operand);
 // Slice with axis = -1: a part of each sequence, on a dynamic axis of its own.
 bool is_time_slice(const Node& node);
 // Whether the result is on a new dynamic axis, which has the node's name.

@@ -95,6 +95,12 @@ void Network::Impl::divide_share(Executable& e, const Batch& batch) {
                       "length need a dynamicAxis of their own",
                       t.name, size, listed ? "sequences" : "samples", first->name, total));
     total = size, first = &t;
+    const Tensor& other = *std::ranges::find_if(code.tensors, [&](const Tensor& o) {
+      return o.kind == Tensor::Kind::input && !o.gathered_from && o.axis == t.axis;
+    });
+    const auto begin = stream_of(streams, batch, other.name)->sequence_begin;
+    if (by_sequence || (!begin.empty() && !stream->sequence_begin.empty()))
+      graph::require_same_sequences(t.name, stream->sequence_begin, other.name, begin);
   }
   if (total == none) total = 0;
   // Not the present capacity: it has grown with the longest sequence so far, which a resumed run may not have seen.
@@ -216,28 +222,15 @@ void Network::Impl::send(Executable& e, const Batch& batch) {
   e.sent = {&batch, Executable::place_of(batch)};
 }
 
-// The sequences of an axis are those of its first stream; the others must have the same ones.
+// The sequences of an axis are those of its first stream; the others have the same ones (divide_share).
 void Network::Impl::attach_sequences(Executable& e, std::size_t tensor, const StreamData& stream, const Part& part) {
-  const Tensor& t = e.program.code().tensors[tensor];
-  graph::SequenceTable& table = e.run.sequences[t.axis];
-  const auto begin = stream.sequence_begin.empty()
-                         ? stream.sequence_begin
-                         : stream.sequence_begin.subspan(part.first, part.last - part.first + 1);
-  if (e.run.columns[t.axis] == none) {
-    if (begin.empty())
-      table.assign_single(part.last - part.first);
-    else
-      table.assign(begin);
-    return;
-  }
-  for (std::size_t s = 0; s < table.sequences(); ++s) {
-    const std::int64_t length = begin.empty() ? 1 : begin[s + 1] - begin[s];
-    if (length != static_cast<std::int64_t>(table.length(s)))
-      throw Error(
-          fmt::format("the streams of a minibatch do not fit: sequence {} has {} steps in '{}' and {} in others; "
-                      "streams of different length need a dynamicAxis of their own",
-                      s, length, t.name, table.length(s)));
-  }
+  const std::size_t axis = e.program.code().tensors[tensor].axis;
+  if (e.run.columns[axis] != none) return;
+  graph::SequenceTable& table = e.run.sequences[axis];
+  if (stream.sequence_begin.empty())
+    table.assign_single(part.last - part.first);
+  else
+    table.assign(stream.sequence_begin.subspan(part.first, part.last - part.first + 1));
 }
 
 void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) {
@@ -399,6 +392,14 @@ StepMetrics Network::evaluate(const Batch& batch, const Batch* next) {
   return metrics;
 }
 
+// Those of the inputs on this axis.
+std::span<const std::int64_t> Network::Impl::sequences_of(const Executable& e, const Batch& batch, std::size_t axis) {
+  for (const Tensor& t : e.program.code().tensors)
+    if (t.kind == Tensor::Kind::input && !t.gathered_from && t.axis == axis)
+      if (const auto begin = stream_of(streams, batch, t.name)->sequence_begin; !begin.empty()) return begin;
+  return {};
+}
+
 std::vector<Network::Output> Network::forward(const Batch& batch) {
   Impl& m = *impl_;
   assert(m.output && "plan_evaluation with nodes comes first");
@@ -420,23 +421,14 @@ std::vector<Network::Output> Network::forward(const Batch& batch) {
     const bool nothing = !computes || (o.per_sample && parts.empty());
     const std::size_t columns = nothing ? 0 : o.per_sample ? e.run.columns[o.axis] : 1;
     const bool packed = o.per_sample && !parts.empty() && e.program.sequential();
-    outputs.push_back({m.graph.nodes[root].name, m.values[root].shape, columns, o.per_sample,
-                       m.on_host(packed ? m.in_stream_order(e, root, o) : e.run.value(o),
-                                 columns * o.elements, e.host[root]),
-                       packed ? e.run.sequences[o.axis].stream_begin() : std::span<const std::int64_t>()});
+    outputs.push_back(
+        {m.graph.nodes[root].name, m.values[root].shape, columns, o.per_sample,
+         m.on_host(packed ? m.in_stream_order(e, root, o) : e.run.value(o), columns * o.elements, e.host[root]),
+         packed         ? e.run.sequences[o.axis].stream_begin()
+         : o.per_sample ? m.sequences_of(e, batch, o.axis)
+                        : std::span<const std::int64_t>()});
   }
   return outputs;
-}
-
-const float* Network::Impl::in_stream_order(Executable& e, std::size_t root, const graph::Operand& o) {
-  const graph::SequenceTable& table = e.run.sequences[o.axis];
-  const std::size_t count = table.columns() * o.elements;
-  if (table.in_stream_order()) return e.run.value(o);
-  e.unpacked.resize(std::max(e.unpacked.size(), root + 1));
-  float* workspace = e.unpacked[root].reserve(*backend, count);
-  backend->fill(0, workspace, count);
-  backend->scatter_columns(table.source(), o.elements, e.run.value(o), workspace);
-  return workspace;
 }
 
 void Network::forget_states() {

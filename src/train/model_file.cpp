@@ -307,7 +307,11 @@ graph::Graph load_graph(const std::string& path, Communicator* comm, std::string
     text = cntk::is_model(path) ? to_text(cntk::read_model(path).graph) : ContainerReader(path, kind).text("graph");
   });
   if (comm) broadcast_text(*comm, text);
-  return parse_graph(text, path);
+  graph::Graph graph = parse_graph(text, path);
+  // The model has the values; the file that they began from may be gone.
+  for (graph::Node& node : graph.nodes)
+    if (node.attributes.erase("initFromFilePath") > 0) node.attributes["init"] = std::string("fixedValue");
+  return graph;
 }
 
 void load_values(const std::string& path, ModelView& m, Communicator* comm, std::string_view kind) {

@@ -88,6 +88,20 @@ TEST(ImageLayers, ConvolutionsCanBeTransposedByEveryName) {
   for (const char* name : {"plain", "old", "named"}) EXPECT_THAT(nums(b[name], "autoPadding"), ElementsAre(1)) << name;
 }
 
+TEST(ImageLayers, OrthogonalFiltersHaveTheirOutputsLast) {
+  const Built b = build(R"({
+    x = Input {6:6:2}
+    wide = ConvolutionTransposeLayer {2, (3:3), 2, init='orthogonal'} (x)
+    plain = ConvolutionTransposeLayer {2, (3:3), 2} (x)
+    narrow = ConvolutionalLayer {2, (3:3), init='orthogonal'} (x)
+    outputNodes = (wide : plain : narrow)
+  })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_EQ(num(b["wide.W"], "initOutputRank"), -1);
+  EXPECT_EQ(num(b["plain.W"], "initOutputRank"), 1);
+  EXPECT_EQ(num(b["narrow.W"], "initOutputRank"), -1);
+}
+
 TEST(ImageLayers, SeedsCountFromTheLastLayer) {
   const Built b = build(small);
   EXPECT_EQ(b.seed("model.arrayOfFunctions[5].arrayOfFunctions[0].W"), 1);

@@ -171,6 +171,14 @@ TEST(Parameters, AValueWithoutFixedValueIsNamedAsIgnored) {
   EXPECT_THAT(build("{ a = Parameter (2, 3, init='fixedValue', value=1) }").notices, IsEmpty());
 }
 
+TEST(Parameters, AFileBesideAnotherInitIsNamedAsIgnored) {
+  const Built b = build("{ a = Parameter (2, 3, init='gaussian', initFromFilePath='w.txt') }");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_EQ(str(b["a"], "init"), "gaussian");
+  ASSERT_EQ(b.notices.size(), 1u);
+  EXPECT_THAT(b.notices[0], HasSubstr("net.cntk:1:7: warning: initFromFilePath= has no effect on the parameter 'a'"));
+}
+
 TEST(Names, FollowThePathOfDefinition) {
   const Built b = build(R"({ features = Input {2}; w = Parameter (2, 2); b = Parameter (2, 1)
     p = Sigmoid (w * features + b); q = w * features + b
@@ -317,6 +325,15 @@ TEST(Library, AnEmbeddingFromAFileIsNotTrained) {
   EXPECT_EQ(num(b["e.E"], "learningRateMultiplier"), 0);
   EXPECT_FALSE(b["e.E"].attributes.contains("randomSeed"));
   std::filesystem::remove(path);
+}
+
+TEST(Library, OrthogonalLayersKnowTheirOutputs) {
+  const Built b = build(R"({ x = Input {6}
+    plain = LinearLayer {2:2} (x); many = LinearLayer {2:2, init='orthogonal'} (x); one = LinearLayer {4, init='orthogonal'} (x) })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_EQ(num(b["plain.W"], "initOutputRank"), 1);
+  EXPECT_EQ(num(b["many.W"], "initOutputRank"), 2);
+  EXPECT_EQ(num(b["one.W"], "initOutputRank"), 1);
 }
 
 TEST(Library, AFunctionSharesItsParametersAmongItsApplications) {

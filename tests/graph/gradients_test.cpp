@@ -409,5 +409,22 @@ TEST(GradientCheck, FindsAWrongGradient) {
   EXPECT_EQ(wrong[0].analytic, 0);
 }
 
+// A kink within the step, near the weight and at it.
+TEST(GradientCheck, BearsKinks) {
+  Data d(4);
+  d.random("x", 3);
+  for (const double distance : {0.003, 0.0001, 0.0, -0.0001, -0.003}) {
+    GraphBuilder b;
+    const auto moved = b.add("Plus", "p", {b.parameter("V", {1}, 1, 0), b.constant("d", distance)});
+    const auto kinked = b.add("RectifiedLinear", "r", {moved});
+    b.criterion("SumElements", "total", {b.add("ElementTimes", "t", {kinked, b.input("x", {3})})});
+    Network network(b.graph(), {});
+    network.bind(d.infos);
+    network.initialize_parameters();
+    network.plan_training(4);
+    EXPECT_TRUE(check_gradients(network, d.batch).empty()) << distance;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::gradients_test

@@ -122,6 +122,51 @@ TEST(Initialize, OrthogonalRowsOrColumns) {
   }
 }
 
+TEST(Initialize, OrthogonalTensors) {
+  struct Case {
+    Shape shape;
+    double filter_rank, output_rank;
+    std::size_t outputs, apart;  // the number of outputs, and their distance in memory
+  };
+  // Filters, filters with the outputs in front of the inputs, a layer [4 x 5] of 30 inputs, and one of 6.
+  for (const Case& c : {Case{{{3, 3, 16, 32}}, 2, -1, 32, 144}, Case{{{3, 3, 5, 7}}, 2, 1, 5, 9},
+                        Case{{{4, 5, 30}}, 0, 2, 20, 1}, Case{{{4, 5, 2, 3}}, 0, 2, 20, 1}}) {
+    const auto v = made({{"init", std::string("orthogonal")},
+                         {"randomSeed", 3.0},
+                         {"initFilterRank", c.filter_rank},
+                         {"initOutputRank", c.output_rank}},
+                        c.shape);
+    std::vector<std::vector<double>> matrix(c.outputs);  // by output
+    for (std::size_t i = 0; i < v.size(); ++i) matrix[i / c.apart % c.outputs].push_back(v[i]);
+    const std::size_t inputs = v.size() / c.outputs, n = std::min(c.outputs, inputs);
+    const auto at = [&](std::size_t vector, std::size_t element) {
+      return c.outputs <= inputs ? matrix[vector][element] : matrix[element][vector];
+    };
+    for (std::size_t a = 0; a < n; ++a)
+      for (std::size_t b = 0; b <= a; ++b) {
+        double dot = 0;
+        for (std::size_t i = 0; i < std::max(c.outputs, inputs); ++i) dot += at(a, i) * at(b, i);
+        EXPECT_NEAR(dot, a == b ? 1 : 0, 1e-5) << to_string(c.shape) << " " << a << " " << b;
+      }
+  }
+}
+
+TEST(Initialize, SizesOfFilesAreCheckedWithoutTheValues) {
+  const std::string path = testing::TempDir() + "initialize_test_sizes.txt";
+  std::ofstream(path) << "\n1.5 -2 3e1\r\n \n4 5 6\n";
+  const auto check = [&](std::vector<double> dims) {
+    check_initializer({"w", "LearnableParameter", {}, {{"dims", std::move(dims)}, {"initFromFilePath", path}}, {}, {}});
+  };
+  EXPECT_NO_THROW(check({2, 3}));
+  EXPECT_NO_THROW(check({2, 3, 1}));
+  EXPECT_THROW(check({3, 2}), ConfigError);
+  EXPECT_THROW(check({2, 4}), ConfigError);
+  EXPECT_THROW(check({2}), ConfigError);
+  std::ofstream(path) << "\n \n";
+  EXPECT_THROW(check({2, 3}), ConfigError);
+  std::remove(path.c_str());
+}
+
 TEST(Initialize, FromFile) {
   const std::string path = testing::TempDir() + "initialize_test_matrix.txt";
   std::ofstream(path) << "1.5 -2 3e1\n4 5 6\n";

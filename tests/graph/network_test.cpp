@@ -629,6 +629,11 @@ TEST(Network, SeveralDynamicAxes) {
   EXPECT_EQ(a.criterion_count, 6);
   EXPECT_EQ(c.criterion_count, 6);
   expect_near(gradients(*whole), gradients(*parts), 1e-5);
+  // Every value has the sequences of its own axis.
+  whole->plan_evaluation(6, {"tx", "ty"});
+  const auto outputs = whole->forward(d.batch);
+  EXPECT_TRUE(std::ranges::equal(outputs.at(0).sequence_begin, long_ones));
+  EXPECT_TRUE(std::ranges::equal(outputs.at(1).sequence_begin, short_ones));
   // Two streams of different length on one axis do not fit.
   GraphBuilder joined;
   joined.criterion("SquareError", "se", {joined.input("x", {3}), joined.input("y", {3})});
@@ -636,6 +641,15 @@ TEST(Network, SeveralDynamicAxes) {
   wrong.bind(d.infos);
   wrong.plan_evaluation(6, {});
   EXPECT_THROW(wrong.evaluate(d.batch), Error);
+  // Nor do sequences of different length that are as long together.
+  Data same(6);
+  same.random("x", 3), same.random("y", 3);
+  same.batch.streams[0].sequence_begin = long_ones;
+  const std::vector<std::int64_t> others = {0, 3, 6};
+  same.batch.streams[1].sequence_begin = others;
+  EXPECT_THROW(wrong.evaluate(same.batch), Error);
+  same.batch.streams[1].sequence_begin = long_ones;
+  EXPECT_NO_THROW(wrong.evaluate(same.batch));
 }
 
 TEST(Network, UntrainedParametersAreState) {

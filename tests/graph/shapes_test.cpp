@@ -266,6 +266,70 @@ TEST(InferGraph, CriteriaTakeValuesPerSampleOrNone) {
     }
 }
 
+// What inference says of an operation on inputs (s) and parameters (p) of these dims.
+std::string error_of(const char* operation, const std::vector<Numbers>& dims, const std::string& kinds,
+                     const Attributes& attributes) {
+  GraphBuilder b;
+  std::vector<std::size_t> operands;
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const std::string name = "operand" + std::to_string(k);
+    operands.push_back(kinds[k] == 's' ? b.input(name, dims[k]) : b.parameter(name, dims[k]));
+  }
+  try {
+    infer(b.graph(), {b.add(operation, "n", operands, attributes)});
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(InferGraph, OperandsWithSamplesAndWithout) {
+  struct Case {
+    const char* operation;
+    std::vector<Numbers> dims;
+    std::vector<std::string> good, bad;
+    Attributes attributes = {};
+  };
+  const Case cases[] = {
+      {"Convolution",
+       {{2, 1, 1, 3}, {4, 4, 1}},
+       {"ps", "pp"},
+       {"ss", "sp"},
+       {{"kernelDims", Numbers{2, 1}}, {"mapDims", Numbers{3}}}},
+      {"BatchNormalization",
+       {{3}, {3}, {3}, {3}, {3}},
+       {"spppp", "ppppp"},
+       {"ssppp", "spspp", "sppsp", "sppps", "psppp"}},
+      {"MaxUnpooling",
+       {{2, 2, 1}, {4, 4, 1}},
+       {"ss", "pp"},
+       {"sp", "ps"},
+       {{"kernelDims", Numbers{2, 2}}, {"stride", Numbers{2}}}},
+      {"ROIPooling", {{4, 4, 2}, {4, 3}}, {"ss", "pp"}, {"sp", "ps"}, {{"shape", Numbers{2, 2}}}},
+      {"CosDistanceWithNegativeSamples", {{3}, {3}}, {"ss"}, {"sp", "ps", "pp"}},
+      {"ClassBasedCrossEntropyWithSoftmax", {{4}, {3}, {3, 5}, {2}}, {"ssps"}, {"psps", "spps", "ssss", "sspp"}},
+      {"LSTM", {{16}, {16, 4}, {4}, {4}}, {"sp", "sppp"}, {"pp", "ss", "spsp", "spps"}},
+      {"GRU", {{12}, {12, 4}}, {"sp"}, {"pp", "ss"}},
+      {"PackedIndex", {{3}, {1}}, {"ss"}, {"sp", "ps"}},
+      {"GatherPacked", {{1}, {3}}, {"ss"}, {"sp", "ps"}},
+      {"ScatterPacked", {{1}, {1}, {3}}, {"sss"}, {"ssp", "sps", "pss"}},
+      {"ReconcileDynamicAxis", {{3}, {3}}, {"ss"}, {"sp", "ps"}},
+      {"BroadcastSequenceAs", {{3}, {3}}, {"ss"}, {"sp", "ps"}},
+      {"Mean", {{3}}, {"s"}, {"p"}},
+      {"InvStdDev", {{3}}, {"s"}, {"p"}},
+  };
+  for (const Case& c : cases) {
+    for (const auto& kinds : c.good)
+      EXPECT_EQ(error_of(c.operation, c.dims, kinds, c.attributes), "no error") << c.operation << " " << kinds;
+    for (const auto& kinds : c.bad) {
+      const std::string error = error_of(c.operation, c.dims, kinds, c.attributes);
+      EXPECT_NE(error.find(std::string(c.operation) + " 'n': "), std::string::npos) << kinds << ": " << error;
+      EXPECT_NE(error.find("'operand"), std::string::npos) << kinds << ": " << error;
+      EXPECT_NE(error.find("fix: "), std::string::npos) << kinds << ": " << error;
+    }
+  }
+}
+
 TEST(InferGraph, OnlyWhatTheRootsNeedCounts) {
   GraphBuilder b;
   const auto x = b.input("x", {3});

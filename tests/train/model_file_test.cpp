@@ -68,6 +68,16 @@ TEST(ModelFile, GivesBackGraphAndValues) {
   EXPECT_EQ(testing::slurp(d / "m"), testing::slurp(d / "n"));
 }
 
+TEST(ModelFile, NeedsNoFileOfInitialValues) {
+  const Directory d;
+  SmallModel a;
+  for (graph::Node& node : a.graph.nodes)
+    if (node.operation == "LearnableParameter")
+      node.attributes["init"] = std::string("fromFile"), node.attributes["initFromFilePath"] = d / "gone";
+  save_model(d / "m", a.view);
+  EXPECT_NO_THROW(Network(load_graph(d / "m"), NetworkOptions{}));
+}
+
 TEST(ModelFile, AChangedNetworkIsNamed) {
   const Directory d;
   SmallModel a, b, c, e;
