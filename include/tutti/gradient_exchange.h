@@ -27,6 +27,7 @@ struct StepInfo {
   std::int64_t samples = 0;         // of the ranks that make one update together
   std::int64_t columns = 0;         // of the same ranks, including packing gaps: the N of the update
   std::int64_t global_samples = 0;  // of all ranks
+  std::int64_t global_columns = 0;  // of all ranks, including packing gaps as one rank would pack the minibatch
   StepRates rates{};
 };
 

@@ -13,6 +13,7 @@ StepInfo RunningMethod::step_info(const StepSize& size, const StepRates& rates) 
                 .samples = size.samples,
                 .columns = size.columns,
                 .global_samples = size.global_samples,
+                .global_columns = size.global_columns,
                 .rates = rates};
   Communicator* const together = method.update_ranks;
   if (!together || together->size() == 1) return info;

@@ -11,7 +11,7 @@
 namespace tutti {
 
 void WeightUpdate::begin_step(bool hold) {
-  begun_ = skipped_ = false;
+  begun_ = updated_ = skipped_ = false;
   holds_ = hold;
   held_.clear();
 }
@@ -34,6 +34,7 @@ void WeightUpdate::on_reduced(std::span<const std::size_t> chunks, std::int64_t 
   } else if (updates_ && !skipped_ && columns > 0) {
     const WorkTimer watch(seconds_, Work::update);
     begin(columns);
+    updated_ = true;
     chunks.size() == 1 ? optimizer_.update(chunks[0]) : optimizer_.update_all(chunks);
   }
   weights_.poll();

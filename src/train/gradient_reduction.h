@@ -29,6 +29,7 @@ class WeightUpdate final : public ReducedGradientSink {
   void skip_step() { skipped_ = true; }  // updates nothing until the next step
   void apply_held();
   void apply(const WeightChange&);
+  bool has_updated() const { return updated_; }  // since begin_step()
 
   void on_reduced(std::size_t chunk, std::int64_t columns) override { on_reduced(std::span(&chunk, 1), columns); }
   void on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) override;
@@ -47,7 +48,7 @@ class WeightUpdate final : public ReducedGradientSink {
   const double too_small_;
   StepRates rates_;  // of the current step
   bool updates_ = false;
-  bool begun_ = false, skipped_ = false, holds_ = false;
+  bool begun_ = false, updated_ = false, skipped_ = false, holds_ = false;
   std::vector<std::size_t> held_;
   std::int64_t held_columns_ = 0;
   double seconds_ = 0;

@@ -62,7 +62,7 @@ struct Loop {
     if (!method.gradients->follows_device()) t.network->synchronize();
     const WeightChange change = running.exchange_weights(step);
     update.apply(change);
-    if (t.average) t.average->update();
+    if (t.average && update.has_updated()) t.average->update();
     return change.dropped;
   }
 
@@ -112,6 +112,7 @@ void drain(Loop& loop) {
   const Stopwatch watch(loop.t.times.network);
   loop.update.begin_step(false);
   loop.update.apply(loop.running.drain(loop.update));
+  if (loop.t.average && loop.update.has_updated()) loop.t.average->update();
   loop.metrics.drain();
   loop.metrics.rewind_if_needed();
 }

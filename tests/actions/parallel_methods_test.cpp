@@ -41,6 +41,17 @@ TEST_F(Methods, WithoutStalenessAreSynchronous) {
     }
 }
 
+// Sequences of different lengths: the updates at the servers count padding as those of DataParallelSGD do.
+TEST_F(Methods, OfServersThatWaitTrainOnSequencesAsDataParallelSgd) {
+  write_data(kSequences, 70);
+  run(4, config(kSequences, "sums", 30, 2) + in_parallel_block("parallelizationMethod=DataParallelSGD"));
+  for (const char* groups : {"", ";groups=n:2"}) {
+    run(4, config(kSequences, "served", 30, 2) + in_parallel_block(servers("push=gradients;policy=sync") + groups) +
+               "\nTrain=[makeMode=false]");
+    EXPECT_LE(distance("sums", "served"), 1e-5) << groups;
+  }
+}
+
 // P ranks x B/P samples = 1 rank x B, to the last bit: data and rate are such that no sum is rounded.
 TEST_F(Methods, ThatSumGradientsAreOneRank) {
   write_whole_numbers(24);

@@ -39,9 +39,13 @@ Train = [
   reader = {} ; cvReader = {}
 ])",
                                        path("m"), reader, reader);
-  for (const int ranks : {1, 2, 3}) {
+  // Late gradients make the same updates, the last one of an epoch at its end.
+  const std::string late = "ParallelTrain=[DataParallelSGD=[useBufferedAsyncGradientAggregation=true]]";
+  const std::pair<int, std::string> ways[] = {{1, ""}, {2, ""}, {3, ""}, {1, late}, {2, late}};
+  for (const auto& [ranks, more] : ways) {
+    SCOPED_TRACE(more);
     log::open({path("run.log"), false, 0, false});
-    run(ranks, text + sums() + "\nTrain=[makeMode=false]");
+    run(ranks, text + sums(more) + "\nTrain=[makeMode=false]");
     log::close();
     const std::string log = bytes("run.log");
     double w = 0, average = 0;
@@ -59,6 +63,10 @@ Train = [
       EXPECT_NEAR(std::stod(log.substr(at + line.size())), average, 1e-4);
     }
   }
+  // From the second epoch on the rate is too small for any update.
+  log::open({path("run.log"), false, 0, false});
+  run(2, text + sums("LearningRateSchedule=[shape=step;stepEpochs=1;stepFactor=1e-12]") + "\nTrain=[makeMode=false]");
+  EXPECT_EQ(weight("m"), weight("m.1"));
 }
 
 TEST_F(WeightAverageRuns, TrainTheWeightsAsWithoutAnAverage) {

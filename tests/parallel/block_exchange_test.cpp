@@ -14,6 +14,7 @@
 #include "../support/run_ranks.h"
 #include "parallel/options.h"
 #include "training.h"
+#include "tutti/error.h"
 
 namespace tutti::block_steps_test {
 namespace {
@@ -249,6 +250,14 @@ TEST(BlockMomentum, ABlockWithoutSamplesStillMoves) {
     const float s = (start[i] - once[0][i]) / 1.5f;
     EXPECT_EQ(moved[0][i], once[0][i] - 1.5f * (0.5f * s)) << i;
   }
+}
+
+TEST(BlockMomentum, OfOneIsRefused) {
+  run_ranks(2, [](Communicator& comm) {
+    ParallelTrainOptions o = momentum(1, -1, 1);
+    o.as<BlockMomentumOptions>().time_constant = 1e30;
+    EXPECT_THROW(play(o, comm), ConfigError);
+  });
 }
 
 TEST(BlockMomentum, ResetsTheMomentumOfSgdOnDemand) {
@@ -779,6 +788,34 @@ TEST(BlockExchange, ContinuesFromItsArchives) {
           streamed(outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01}), {3, 3, 0.5}), outer(20, {}),
           outer(20, {.kind = OuterOptimizer::adam, .rate = 0.01})})
       expect_exact_resume(o, at);
+}
+
+// As when a run goes back: no residual of the first run is left in the second.
+TEST(BlockExchange, StartsAgainWithoutResiduals) {
+  auto one_bit = momentum(20, 0.5, 1, true), elastic_bits = elastic(0.2, 3);
+  one_bit.as<BlockMomentumOptions>().bits.kind = ExchangeBits::Kind::one;
+  elastic_bits.as<EasgdOptions>().bits.kind = ExchangeBits::Kind::four;
+  for (const auto& o : {one_bit, elastic_bits, streamed(one_bit, {.fragments = 3})})
+    run_ranks(2, [&](Communicator& comm) {
+      const Course run{.epochs = 1};
+      Parameters p = parameters_of(kShapes, 3);
+      const auto first = first_weights(p);
+      const auto player = play(o, comm);
+      Descent sink(p);
+      std::vector<std::vector<float>> ends;
+      for (int round = 0; round < 2; ++round) {
+        p.weights.memory().synchronize();
+        std::copy(first.begin(), first.end(), p.weights.data());
+        player->start(p);
+        player->begin_epoch(0);
+        for (int t = 0; t < run.steps; ++t) one_step(run, *player, p, sink, comm.rank(), t);
+        player->drain(sink);
+        player->end_epoch(sink);
+        p.weights.memory().synchronize();
+        ends.emplace_back(p.weights.data(), p.weights.data() + p.size());
+      }
+      EXPECT_EQ(ends[0], ends[1]) << "rank " << comm.rank();
+    });
 }
 
 TEST(BlockExchange, AfterAWarmStartTheBlocksBeginWithTheWeightsReached) {

@@ -293,6 +293,24 @@ TEST_P(DataParallel, ResidualsSurviveEpochsUnlessTheyAreReset) {
         reference::same(all[static_cast<std::size_t>(t)], reference.step({gradient(p, 0, t), gradient(p, 1, t)})));
 }
 
+// As when a run goes back.
+TEST_P(DataParallel, StartsAgainWithoutResiduals) {
+  run_ranks(3, [](Communicator& comm) {
+    Parameters p = parameters_of(kOdd);
+    const auto player = play(options(1), comm);
+    Collector sink(p);
+    for (int round = 0; round < 2; ++round) {
+      player->start(p);
+      player->begin_epoch(0);
+      for (int t = 0; t < 2; ++t) step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), 100 + t);
+      player->drain(sink);
+    }
+    ASSERT_EQ(sink.sums.size(), 4u);
+    EXPECT_EQ(sink.sums[2], sink.sums[0]);
+    EXPECT_EQ(sink.sums[3], sink.sums[1]);
+  });
+}
+
 // 1 bit, then 32: what 1 bit left behind arrives once, so that nothing is lost in the end.
 TEST_P(DataParallel, ChangingToThirtyTwoBitsDeliversTheResiduals) {
   for (const int ranks : {1, 3}) {

@@ -98,6 +98,19 @@ TEST(GroupOptions, SayWhatIsWrong) {
       ConfigError);
 }
 
+// The samples of a late update are not known in time.
+TEST(GroupOptions, AveragesInFragmentsNeedGradientsInTime) {
+  const std::string late = "groups=n:2;insideGroups=[DataParallelSGD=[useBufferedAsyncGradientAggregation=true]]";
+  const std::string averaging = "parallelizationMethod=ModelAveragingSGD;";
+  for (const char* streams : {"fragments=2", "overlap=1"})
+    EXPECT_THAT(errors_of(averaging + "ModelAveragingSGD=[" + streams + "];" + late),
+                HasSubstr("averages by the samples of each group"))
+        << streams;
+  EXPECT_EQ(errors_of(averaging + late), "");
+  const std::string blocks = "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=60;fragments=2];";
+  EXPECT_EQ(errors_of(blocks + late), "");
+}
+
 TEST(GroupOptions, InsideInheritsNothing) {
   const auto o = options(
       "parallelizationMethod=DataParallelSGD;groups=n:2;DataParallelSGD=[gradientBits=1];syncPerfStats=7\n"

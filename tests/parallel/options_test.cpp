@@ -268,6 +268,11 @@ TEST(ParallelTrainOptions, BlockMomentumComesFromRanksTimeConstantOrAsItIs) {
       std::get<BlockMomentumOptions>(momentum("blockSize=4000\nblockMomentumAsTimeConstant=8000").options.method);
   EXPECT_DOUBLE_EQ(constant.momentum(4), std::exp(-0.5));
   EXPECT_DOUBLE_EQ(constant.time_constant_per_worker(4), 2000);
+  const auto few =
+      std::get<BlockMomentumOptions>(momentum("blockSize=2\nblockMomentumAsTimeConstant=50").options.method);
+  EXPECT_DOUBLE_EQ(few.momentum(3), std::exp(-2.0 / 50)) << "fewer samples than ranks";
+  const auto given = std::get<BlockMomentumOptions>(momentum("blockSize=2\nblockMomentumPerSync=0.5").options.method);
+  EXPECT_DOUBLE_EQ(given.time_constant_per_worker(4), 0.5 / std::log(2.0));
   EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("blockMomentumAsTimeConstant=0").options.method).momentum(4), 0);
   EXPECT_EQ(std::get<BlockMomentumOptions>(momentum("blockMomentumPerSync=0.25").options.method).momentum(4), 0.25);
   EXPECT_THAT(momentum("blockMomentumPerSync=1").errors, HasSubstr("[0, 1)"));

@@ -69,7 +69,9 @@ struct Course {
   OptimizerOptions optimizer = {};
   int slow_rank = -1;
   Shapes shapes = kShapes;
+  std::int64_t padding = 0;  // packing gaps of a share, and of a whole minibatch
 
+  std::int64_t columns(std::int64_t samples) const { return samples > 0 ? samples + padding : 0; }
   std::int64_t share(int rank, int t) const {
     const bool empty = std::find(empty_ranks.begin(), empty_ranks.end(), rank) != empty_ranks.end();
     return empty && t % 2 == 0 ? 0 : 10 + rank;
@@ -112,7 +114,8 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
         metrics.samples = mine;
         std::vector<float> g(p.size());
         if (mine > 0) g = gradient(p, share.rank, t, run.whole_numbers);
-        const StepMetrics seen = step(*player, p, sink, g, metrics, player->method().traits.own_updates ? mine : all);
+        const StepInfo info = player->step_info({mine, run.columns(mine), all, run.columns(all)});
+        const StepMetrics seen = step(*player, p, sink, g, metrics, info);
         if (!player->exchange_weights(all)) used += seen.samples;
       }
       sink.next_step();
@@ -175,6 +178,18 @@ TEST(ParameterServer, synchronous_gradients_are_data_parallel_sgd) {
       run.ranks += 2;
       EXPECT_EQ(train(run, apart).weights.front(), expected.front()) << ranks;
     }
+}
+
+// N counts the padding of sequences as if one rank packed the minibatch, and not that of every share.
+TEST(ParameterServer, synchronous_gradients_count_columns_as_data_parallel_sgd_does) {
+  for (const OptimizerOptions& optimizer : optimizers()) {
+    const Course run{.ranks = 3, .optimizer = optimizer, .padding = 4};
+    const auto expected = train(run, method(DataParallelOptions())).weights;
+    ParallelTrainOptions bounded = servers(Policy::async, Push::gradients);
+    bounded.as<ServerOptions>().max_staleness = 0;
+    EXPECT_EQ(train(run, servers(Policy::sync, Push::gradients)).weights, expected);
+    EXPECT_EQ(train(run, bounded).weights, expected);
+  }
 }
 
 TEST(ParameterServer, averages_are_model_averaging) {

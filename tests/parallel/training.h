@@ -126,6 +126,7 @@ class Player final : public GradientSink {
   // Returns whether the step was dropped.
   bool exchange_weights(std::int64_t global_samples) {
     info_.global_samples = global_samples;
+    if (!size_known_) info_.global_columns = global_samples;
     const WeightChange change = now_->exchange_weights(info_);
     if (change.apply_gradients)
       for (const std::size_t chunk : held_) into_->on_reduced(chunk, info_.columns);

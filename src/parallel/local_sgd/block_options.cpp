@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "parallel/local_sgd/block_exchange.h"
+#include "tutti/error.h"
 
 namespace tutti {
 namespace {
@@ -124,13 +125,13 @@ double BlockMomentumOptions::momentum(int ranks) const {
   if (per_sync >= 0) return per_sync;
   if (time_constant < 0) return 1 - 1.0 / ranks;
   if (time_constant == 0) return 0;
-  return std::exp(-static_cast<double>(block.each(ranks)) / (time_constant / ranks));
+  return std::exp(-block.mean(ranks) / (time_constant / ranks));
 }
 
 double BlockMomentumOptions::time_constant_per_worker(int ranks) const {
   if (time_constant >= 0 && per_sync < 0) return time_constant / ranks;
   const double m = momentum(ranks);
-  return m > 0 ? -static_cast<double>(block.each(ranks)) / std::log(m) : 0;
+  return m > 0 ? -block.mean(ranks) / std::log(m) : 0;
 }
 
 namespace {
@@ -180,6 +181,12 @@ ParallelMethod BlockMomentumOptions::make(const MethodContext& context) const {
     return make_block_exchange(std::move(s), std::move(rule), comm);
   }
   const double m = o.momentum(ranks);
+  if (m >= 1)
+    throw ConfigError({},
+                      fmt::format("blockMomentumAsTimeConstant = {:g} gives blocks of {} samples a block momentum of "
+                                  "1, with which nothing is learned",
+                                  o.time_constant, s.block_size),
+                      "a smaller blockMomentumAsTimeConstant, or larger blocks");
   s.filters = m > 0;
   s.epoch_text = fmt::sprintf(
       "Parallel training (%d workers) using BlockMomentumSGD with block momentum = %6.4f, block momentum time constant "

@@ -21,7 +21,8 @@ struct BlockSize {
 
   void describe(config::Fields& f);
   std::int64_t all(int ranks) const { return total > 0 ? total : per_worker * ranks; }
-  std::int64_t each(int ranks) const { return total > 0 ? total / ranks : per_worker; }
+  double mean(int ranks) const { return static_cast<double>(all(ranks)) / ranks; }       // per rank
+  std::int64_t each(int ranks) const { return total > 0 ? total / ranks : per_worker; }  // the same, rounded down
 };
 
 // Weights that are exchanged in fragments while training continues.

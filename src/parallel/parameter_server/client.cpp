@@ -167,12 +167,20 @@ bool ServerClient::is_due(const StepInfo& step) const {
   return mine > 0 && mine >= period_;
 }
 
+// Servers add up the columns of a batch. Where it consists of whole minibatches, their columns are those of one rank
+// that packs all of it, and the first worker pushes them for all. Within groups a batch is a part of a minibatch.
+std::int64_t ServerClient::columns_to_push(const StepInfo& step) const {
+  const bool whole = options_.waits_for_all() && options_.backup_workers == 0 && !has_master_;
+  if (!whole) return step.columns;
+  return comm_.rank() == 0 ? step.global_columns : 0;
+}
+
 WeightChange ServerClient::after_update(const StepInfo& step) {
   const bool due = is_due(step);
   rates_ = step.rates;
   since_mine_ += step.samples;
   since_fetch_ += step.samples;
-  columns_since_ += step.columns;
+  columns_since_ += columns_to_push(step);
   since_all_ += step.global_samples;
   ++steps_since_;
   WeightChange change;

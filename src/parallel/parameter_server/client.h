@@ -55,6 +55,7 @@ class ServerClient final : public WeightExchange, public StepSkipper {
   void take_over_residuals(FloatBuffer& of_worker);
   void load_shards();
 
+  std::int64_t columns_to_push(const StepInfo&) const;
   WeightChange sync(const float* gradients, bool fetches);
   bool admit(PushHead&);
   AdmissionResponse request_admission(const AdmissionRequest&);
