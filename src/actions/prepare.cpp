@@ -66,7 +66,7 @@ void prepare_command(const ActionContext& base, const std::string& name, std::ve
     }
     ActionContext context = base;
     context.all_ranks = entry->on_all_ranks;
-    config::check_truncated(command, *context.problems);
+    if (entry->names[0] == "train") config::check_truncated(command, *context.problems, *context.notices);
     check(context, [&] {
       std::optional<Action> made;
       try {

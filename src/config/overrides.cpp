@@ -94,7 +94,8 @@ class OverrideSearch {
   }
 
   std::string fix(const Entry& entry, std::vector<Place> places, bool block, const RunningCommand* inside) const {
-    if (entry.key.find('.') != std::string::npos) return "write " + nested_setting(entry.key, value_text(entry));
+    if (const auto dot = entry.key.find('.'); dot != std::string::npos)
+      return "write " + nested_setting(command_of(entry.key.substr(0, dot), inside) + entry.key, value_text(entry));
     const bool known = !places.empty();
     if (!known) places = near_places(entry.key, block, inside);
     if (places.empty()) return "remove it, or use it as $" + entry.key + "$";
@@ -106,6 +107,15 @@ class OverrideSearch {
     }
     const std::string all = fmt::format("{}", fmt::join(texts, " or "));
     return known ? "write " + all : "did you mean " + all + "?";
+  }
+
+  // "Train." before a block that only a command has.
+  std::string command_of(std::string_view block, const RunningCommand* inside) const {
+    if (inside) return inside->name + ".";
+    for (const auto& c : commands_)
+      if (std::ranges::any_of(c.blocks, [&](const KnownBlock& b) { return equal_keys(b.name, block); }))
+        return c.name + ".";
+    return {};
   }
 
   // The places where running commands have such a setting; if none has it, where it may be written.

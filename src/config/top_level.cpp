@@ -98,17 +98,23 @@ TopLevel read_top_level(const Record& top, int ranks, Problems& problems, Notice
   return t;
 }
 
-void check_truncated(const Record& command, Problems& problems) {
+void check_truncated(const Record& command, Problems& problems, Notices& notices) {
   try {
     if (!command.is_block("SGD")) return;
-    const bool in_sgd = command.block("SGD").boolean("truncated", false);
+    const Record sgd = command.block("SGD");
+    const bool in_sgd = sgd.boolean("truncated", false);
     for (const char* key : {"reader", "cvReader"}) {
       if (!command.is_block(key)) continue;
       const Record reader = command.block(key);
-      const auto own = reader.find_own("truncated");
-      if (own && reader.boolean("truncated", false) && !in_sgd)
+      const bool in_reader = reader.boolean("truncated", false);
+      if (const auto own = reader.find_own("truncated"); own && in_reader && !in_sgd)
         problems.add(Diagnostic{own->where, fmt::format("'{}' reads truncated sequences, but SGD is not told so", key),
                                 "write truncated = true in SGD too, or once in the block around both"});
+      if (in_sgd && !in_reader && sgd.has_own("truncated"))
+        notices.lines.push_back(
+            fmt::format("truncated of SGD has no effect on '{}', which reads whole sequences: it needs truncated = "
+                        "true, too",
+                        key));
     }
   } catch (const ConfigError& e) {
     problems.add(e);

@@ -40,7 +40,7 @@ struct TopLevel {
 TopLevel read_top_level(const Record& top, int ranks, Problems&, Notices&);
 
 // truncated=true in a reader needs truncated=true in SGD or in an enclosing block.
-void check_truncated(const Record& command, Problems&);
+void check_truncated(const Record& command, Problems&, Notices&);
 
 // The log file of this rank; empty = stderr.
 std::string log_path(const TopLevel&, int rank);

@@ -241,8 +241,10 @@ std::vector<Run> make_runs(const Plan& plan) {
             fmt::format("sweep: the grid has more than {} runs\nfix: fewer values, or method: random", kMostRuns));
     }
   }
+  // Random draws repeat: until there are enough different ones, or no more are found.
+  const std::int64_t draws = plan.method == Method::grid ? count : 100 * count + 1000;
   std::vector<Run> runs;
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; i < draws && static_cast<std::int64_t>(runs.size()) < count; ++i) {
     Run run;
     auto rest = static_cast<std::size_t>(i);
     // The last parameter changes fastest.

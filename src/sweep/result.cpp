@@ -45,11 +45,15 @@ std::optional<Score> pick(const Values& values, const std::string& name, const c
 LogResult read_log(const std::string& path) {
   static const Pattern epoch(R"(Finished Epoch\[ *(\d+) of (\d+)\]: \[(Training|Validate)\] (.*))");
   static const Pattern final(R"(Final Results: Minibatch\[1-\d+\]: (.*))");
+  // AutoAdjust undoes the epochs after that of the model, whose name ends in the number.
+  static const Pattern back(R"(Loading \(rolling back to\) previous model .*\.(\d+)\.\s*$)");
   LogResult result;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (in.eof()) break;  // a line that is still being written
     if (const auto m = final.search(line)) result.test = values_in((*m)[1]);
+    if (const auto m = back.search(line))
+      std::erase_if(result.epochs, [&](const EpochResult& e) { return e.epoch > std::atoi((*m)[1].c_str()); });
     const auto m = epoch.search(line);
     if (!m) continue;
     const int number = std::atoi((*m)[1].c_str());

@@ -18,7 +18,8 @@ struct EpochResult {
   Values training, validation;
 };
 struct LogResult {
-  std::vector<EpochResult> epochs;  // a resumed run's log may hold an epoch twice: the later one
+  // Without those that AutoAdjust has undone. A resumed run's log may hold an epoch twice: the later one.
+  std::vector<EpochResult> epochs;
   Values test;                      // of the last "Final Results"
 };
 // Empty if there is no log yet.

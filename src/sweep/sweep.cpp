@@ -234,6 +234,9 @@ int carry_out(const Words& w) {
   }
   check_parameters(plan, runs[0]);
   lock(plan);
+  if (plan.method != Method::grid && runs.size() < static_cast<std::size_t>(plan.runs))
+    std::fprintf(stderr, "sweep: %zu runs instead of %lld: there are no more different settings\n", runs.size(),
+                 static_cast<long long>(plan.runs));
   const Carry carry = w.slurm ? run_in_slurm : run_here;
   const bool all = plan.method == Method::halving ? run_halving(plan, runs, carry) : run_all(plan, runs, carry);
   const auto rows = rows_of(plan, runs);

@@ -151,10 +151,10 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
   return result;
 }
 
-// Of --strict the errors about parameters count: `arguments` may hold more than a config uses. Any other mistake is
-// left to the run, which fails with it.
+// Of --strict the errors about names of parameters count: `arguments` may hold more than a config uses. Any other
+// mistake, as in a value, is left to the run, which fails with it.
 void check_parameters(const Plan& plan, const Run& run) {
-  static const Pattern unused(R"(^<command line>:(\d+):\d+: error: (no command uses .*))");
+  static const Pattern unused(R"(^<command line>:(\d+):\d+: error: (no command uses .*|.* has no '.*'$))");
   std::vector<std::string> command = words_of(plan, run, 0).words, said;
   // Messages show the words below each other, so a line is a parameter.
   std::vector<int> lines;

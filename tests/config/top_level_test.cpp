@@ -2,6 +2,7 @@
 // The top-level table and its rules.
 #include "config/top_level.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,17 +80,19 @@ TEST(TopLevel, NamesWhatHasNoEffectAndNearMisses) {
 }
 
 TEST(TopLevel, TruncatedMustBeSaidTwiceOrOutside) {
-  const auto errors = [](const std::string& text) {
+  const auto found = [](const std::string& text) {
     Problems problems;
-    check_truncated(record_from_text(text).block("T"), problems);
-    return !problems.empty();
+    Notices notices;
+    check_truncated(record_from_text(text).block("T"), problems, notices);
+    return fmt::format("{} errors, {} notices", problems.count(), notices.lines.size());
   };
-  EXPECT_TRUE(errors("T=[SGD=[a=1];reader=[truncated=true]]"));
-  EXPECT_TRUE(errors("T=[SGD=[truncated=false];reader=[truncated=true]]"));
-  EXPECT_FALSE(errors("T=[SGD=[truncated=true];reader=[truncated=true]]"));
-  EXPECT_FALSE(errors("truncated=true\nT=[SGD=[a=1];reader=[truncated=true]]"));
-  EXPECT_FALSE(errors("T=[SGD=[a=1];reader=[truncated=false]]"));
-  EXPECT_FALSE(errors("T=[reader=[truncated=true]]"));
+  EXPECT_EQ(found("T=[SGD=[a=1];reader=[truncated=true]]"), "1 errors, 0 notices");
+  EXPECT_EQ(found("T=[SGD=[truncated=false];reader=[truncated=true]]"), "1 errors, 0 notices");
+  EXPECT_EQ(found("T=[SGD=[truncated=true];reader=[truncated=true]]"), "0 errors, 0 notices");
+  EXPECT_EQ(found("truncated=true\nT=[SGD=[a=1];reader=[truncated=true]]"), "0 errors, 0 notices");
+  EXPECT_EQ(found("T=[SGD=[a=1];reader=[truncated=false]]"), "0 errors, 0 notices");
+  EXPECT_EQ(found("T=[reader=[truncated=true]]"), "0 errors, 0 notices");
+  EXPECT_EQ(found("T=[SGD=[truncated=true];reader=[a=1]]"), "0 errors, 1 notices");
 }
 
 TEST(TopLevel, LogFilesPerRank) {

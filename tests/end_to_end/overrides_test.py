@@ -26,6 +26,8 @@ class OverridesTest(support.TrainerTest):
             'Train=[cvReadr=[file=x]]': ('cvReadr', 'did you mean Train=[cvReader=[file=x]]?'),
             'comand=Test': ('comand', 'did you mean command=Test?'),
             'Train.SGD.maxEpochs=3': ('Train.SGD.maxEpochs', 'write Train=[SGD=[maxEpochs=3]]'),
+            'SGD.minibatchSize=3': ('SGD.minibatchSize', 'write Train=[SGD=[minibatchSize=3]]'),
+            'Train=[SGD.numMBsToShowResult=4]': ('SGD.numMBsToShowResult', 'write Train=[SGD=[numMBsToShowResult=4]]'),
             'gradientBits=1': ('gradientBits', 'write Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]'),
             'DatDir=x': ('DatDir', 'remove it, or use it as $DatDir$'),
         }
@@ -72,6 +74,9 @@ class OverridesTest(support.TrainerTest):
             text = self.run_trainer(['--strict', 'configFile=run.cntk', word], expect=2).text
             self.assertIn(f"error: {UNUSED} '{word.split('=')[0]}' at the top level", text)
             self.assertIn('Train=[SGD=[maxEpochs=1]]', text)
+        # Other commands that run do not use it either.
+        text = self.run_trainer(['--strict', 'configFile=run.cntk', 'command=Train:Test', 'SGD=[maxEpochs=1]'], expect=2).text
+        self.assertIn(f"error: {UNUSED} 'SGD' at the top level", text)
         self.assertFalse((self.directory / 'models').exists(), 'nothing was trained')
         self.run_trainer(['--strict', 'configFile=run.cntk', 'Train=[SGD=[maxEpochs=1]]'])
 

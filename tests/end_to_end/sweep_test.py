@@ -36,8 +36,8 @@ class SweepTest(support.TrainerTest):
         self.assertEqual(result.code, expect, str(result))
         return result
 
-    def table(self):
-        with open(self.directory / 'out/table.csv', newline='', encoding='utf-8') as f:
+    def table(self, output='out'):
+        with open(self.directory / output / 'table.csv', newline='', encoding='utf-8') as f:
             return list(csv.DictReader(f))
 
     def test_grid(self):
@@ -128,6 +128,12 @@ output: out
         self.assertEqual(len(second & {r['Train.SGD.learningRatesPerMB'] for r in first}), 0)
         self.sweep(text % 1)
         self.assertEqual([r['run'] for r in self.table()], [r['run'] for r in first])
+        # All runs differ, as far as there are different settings.
+        text = 'config: run.cntk\nmethod: random\nruns: %d\nparameters: {hidden: [2, 3, 4]}\noutput: few\n'
+        for runs, said in ((3, 0), (5, 1)):
+            result = self.sweep(text % runs)
+            self.assertEqual(result.stderr.count('3 runs instead of 5: there are no more different settings'), said, str(result))
+            self.assertEqual(sorted(r['hidden'] for r in self.table('few')), ['2', '3', '4'])
 
     def test_halving(self):
         text = '''
@@ -274,6 +280,10 @@ output: out
             self.assertIn(f'fix: {fix}', result.stderr)
             self.assertNotIn('Unused', result.stderr)  # arguments may hold more than a config uses
             self.assertEqual(list(self.directory.glob('out/run-*')), [])
+        result = self.sweep(text % 'Train.SGD.L2RegWeigt', expect=2)
+        self.assertIn("sweep.yaml:6:3: error: SGD has no 'L2RegWeigt'", result.stderr)
+        self.assertIn("fix: did you mean 'L2RegWeight'?", result.stderr)
+        self.assertEqual(list(self.directory.glob('out/run-*')), [])
 
     def test_mistakes(self):
         for text, place, said in (('config: run.cntk\nparameter: {hidden: [1]}\n', 'sweep.yaml:2:1', "did you mean 'parameters'?"),
