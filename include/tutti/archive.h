@@ -29,11 +29,13 @@ class Archive {
 //   owed   its sum over the ranks is kept: a rank that continues finds its own entry, a new rank finds none, and the
 //   sum of the entries of missing ranks appears as `inherited` and must be added
 //   owned  disjoint parts, zero elsewhere: every rank finds the sum and keeps its new part
+//   same   belongs to this rank, and is found only if the number of ranks is the same
 //   gone   a boolean of this rank: whether the named state is lost if the run resumes without the rank
 inline std::string own_name(std::string_view name) { return "own/" + std::string(name); }
 inline std::string sum_on_reshard_name(std::string_view name) { return "owed/" + std::string(name); }
 inline std::string inherited_name(std::string_view name) { return "inherited/" + std::string(name); }
 inline std::string owned_name(std::string_view name) { return "owned/" + std::string(name); }
+inline std::string same_ranks_name(std::string_view name) { return "same/" + std::string(name); }
 inline std::string gone_name(std::string_view what) { return "gone/" + std::string(what); }
 
 }  // namespace tutti

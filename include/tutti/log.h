@@ -20,6 +20,10 @@ void summary(std::string_view text);
 // "Warning: ..." and the like. A diagnostic with a place ("a.cntk:5:1: warning: ...") needs no title.
 std::string titled(std::string_view title, std::string_view text);
 void warning(std::string_view text);          // "Warning: ..." once per distinct text
+// Warnings come before the log is open, for example of data that are read to be counted. From now on they are kept,
+// until release_warnings() writes them to what is the log then.
+void hold_warnings();
+void release_warnings();
 void warning_of_rank(std::string_view text);  // about this rank alone: shown even if the rank is quiet
 // Replaces the last progress line, cut to the terminal's width; on the terminal of rank 0 only. "" removes it.
 void progress(std::string_view text);

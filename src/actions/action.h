@@ -3,6 +3,7 @@
 // runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +35,7 @@ struct Action {
   std::function<TimedSteps(std::int64_t share, double seconds)> time_steps = {};
   std::string trained_model = {};  // the model path that a training locks; empty for other actions
   bool make_mode = false;          // continues from files of an earlier run of that model
+  std::int64_t max_epochs = 0;     // of that training
 };
 
 // Thrown when an action is created: a network description or a reader needs a file that an earlier action of this run

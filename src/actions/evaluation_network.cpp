@@ -227,6 +227,18 @@ bool check_sgd_nodes(const ActionContext& context, const SgdOptions& sgd, const 
   return context.problems->count() == before;
 }
 
+void check_criterion(const ActionContext& context, const SgdOptions& sgd, Network& network) {
+  if (sgd.max_epochs == 0 || network.parameters().slices.empty() || network.trains()) return;
+  const NodeResult criterion = network.criterion();
+  const auto node = std::ranges::find(network.graph().nodes, criterion.name, &graph::Node::name);
+  throw ConfigError(
+      sgd.train_criterion_node.empty() ? node->where
+                                       : context.command.block("SGD").value("trainCriterionNodeName").where,
+      fmt::format("the training criterion '{}' ({}) has no gradient, so no parameter would be trained", criterion.name,
+                  criterion.operation),
+      "name a criterion such as CrossEntropyWithSoftmax in criterionNodes or trainCriterionNodeName");
+}
+
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
                                             std::vector<std::string> nodes) {
   graph::Graph graph =

@@ -68,5 +68,7 @@ void check_node_pattern(const ActionContext& context, const char* key, const std
 
 // Checks the settings of the SGD block that name nodes. Returns whether all exist.
 bool check_sgd_nodes(const ActionContext&, const SgdOptions&, const graph::Graph&);
+// Throws ConfigError if no parameter that epochs would train gets a gradient from the criterion.
+void check_criterion(const ActionContext&, const SgdOptions&, Network&);
 
 }  // namespace tutti::actions

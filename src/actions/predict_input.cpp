@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -135,11 +136,56 @@ ImageSize image_size(const CommandWords& words, const Network::Input& input) {
                   input.name, to_string(shape)));
 }
 
+// --scale: a number, or a fraction such as 1/255.
+double scale_factor(const CommandWords& words) {
+  const std::string text = words.value("--scale", "1");
+  std::istringstream in(text);
+  double over = 0, under = 1;
+  char slash = '/';
+  in >> over;
+  if (in && !in.eof()) in >> slash >> under;
+  const double factor = over / under;
+  if (!in || slash != '/' || !(in >> std::ws).eof() || !std::isfinite(factor) || factor == 0)
+    throw ConfigError({}, fmt::format("--scale '{}' is no factor", text), "a number, or a fraction: --scale 1/255");
+  return factor;
+}
+
+// Images whose values are multiplied by a factor.
+class ScaledImages final : public Reader {
+ public:
+  ScaledImages(std::unique_ptr<Reader> images, std::size_t stream, double factor)
+      : images_(std::move(images)), stream_(stream), factor_(static_cast<float>(factor)) {}
+  const std::vector<StreamInfo>& streams() const override { return images_->streams(); }
+  std::int64_t sweep_samples() override { return images_->sweep_samples(); }
+  void start_epoch(const EpochPlan& plan) override { images_->start_epoch(plan); }
+  std::string place(std::uint32_t sequence) override { return images_->place(sequence); }
+  bool takes_work_units() const override { return images_->takes_work_units(); }
+
+  const Batch* next() override {
+    const Batch* const batch = images_->next();
+    if (!batch) return nullptr;
+    batch_ = *batch;
+    StreamData& pixels = batch_.streams.at(stream_);
+    values_.assign(pixels.dense.begin(), pixels.dense.end());
+    for (float& v : values_) v *= factor_;
+    pixels.dense = values_;
+    return &batch_;
+  }
+
+ private:
+  std::unique_ptr<Reader> images_;
+  std::size_t stream_;
+  float factor_;
+  std::vector<float> values_;
+  Batch batch_;
+};
+
 PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>& given,
                          const std::vector<Network::Input>& inputs) {
   if (inputs.size() != 1)
     throw Error(fmt::format("the network has {} inputs, images are one\nfix: --input CTF-file", inputs.size()));
   const ImageSize size = image_size(words, inputs[0]);
+  const double factor = scale_factor(words);
   PredictInput input;
   input.files = image_files(given);
   std::string map;
@@ -156,6 +202,11 @@ PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>
   input.reader = reader_of_block(fmt::format(
       "readerType = \"ImageReader\"\nfile = {}\nrandomize = false\n{} = [ {} ]\npredictNoLabels = [ labelDim = 1 ]",
       quoted_setting(list->path()), inputs[0].name, features));
+  if (factor != 1) {
+    const auto& streams = input.reader->streams();
+    const auto at = std::ranges::find(streams, inputs[0].name, &StreamInfo::name) - streams.begin();
+    input.reader = std::make_unique<ScaledImages>(std::move(input.reader), static_cast<std::size_t>(at), factor);
+  }
   input.kept = list;
   return input;
 }
@@ -226,6 +277,7 @@ std::vector<CommandOption> input_options() {
           {"--map", "INPUT=STREAM,...", "CTF: streams that have other names than the network's inputs"},
           {"--size", "W:H:C", "images: the network's input as an image, where it is declared as a vector"},
           {"--mean", "FILE", "images: the mean image that training subtracted (meanFile)"},
+          {"--scale", "FACTOR", "images: multiplies the pixels, such as 1/255 for a network that is trained on 0 to 1"},
           {"--crop", "RATIO", "images: center crop, as a part of the shorter side (sideRatio)"}};
 }
 
@@ -241,7 +293,7 @@ PredictInput open_input(const CommandWords& words, const graph::Graph& graph, co
       throw Error(fmt::format("'{}' and '{}' are of different kinds\nfix: predict them one after the other",
                               given[0].file, g.file));
   if (kind != InputKind::images)
-    for (const char* option : {"--mean", "--crop", "--size"})
+    for (const char* option : {"--mean", "--scale", "--crop", "--size"})
       if (words.has(option)) throw ConfigError({}, fmt::format("{} is for images", option), "leave it out");
   if (kind != InputKind::ctf && words.has("--map")) throw ConfigError({}, "--map is for files in CTF", "leave it out");
   if (kind == InputKind::images) return open_images(words, given, inputs);

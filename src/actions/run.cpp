@@ -28,6 +28,7 @@
 #include "comm/session.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
+#include "train/metrics/options.h"
 #include "train/model_lock.h"
 #include "tutti/log.h"
 
@@ -58,12 +59,18 @@ std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communi
   return locks;
 }
 
-// A resumed run appends to its log: on all ranks or on none.
-bool appends_to_log(const std::vector<Prepared>& actions, const config::TopLevel& top, Communicator& world) {
+// A resumed run, and one that trains nothing and reads the model of an earlier run, append to the log: on all ranks or
+// on none.
+bool appends_to_log(const std::vector<Prepared>& actions, const config::CommandLine& line, const config::TopLevel& top,
+                    Communicator& world) {
   std::int64_t appends = top.append_log;
+  const bool trains = std::ranges::any_of(actions, [](const auto& p) { return !p.what->trained_model.empty(); });
   if (world.rank() == 0)
-    for (const auto& p : actions)
-      appends = appends || (p.what->make_mode && earlier_run_left_files(p.what->trained_model));
+    for (const auto& p : actions) {
+      const std::string model = trains ? p.what->trained_model : line.config.block(p.command).string("modelPath", "");
+      const bool continues = trains ? p.what->make_mode : top.make_mode;
+      appends = appends || (continues && !model.empty() && earlier_run_left_files(model));
+    }
   world.broadcast(0, std::as_writable_bytes(std::span(&appends, 1)));
   return appends != 0;
 }
@@ -107,15 +114,31 @@ void print_configuration(const config::CommandLine& line, const config::TopLevel
       fmt::format("precision = \"{}\"", top.precision == config::TopLevel::Precision::float64 ? "double" : "float"));
 }
 
+// Whether there is nothing left to train.
+bool is_finished(const Action& a) {
+  if (!a.make_mode || !file_exists(a.trained_model)) return false;
+  std::vector<std::string> said_when_it_resumes;
+  const auto point = find_resume_point(a.trained_model, a.max_epochs, said_when_it_resumes);
+  return point && point->finished;
+}
+
 // A training that is finished keeps the settings that it was made by.
 void keep_settings(const Run& run, const config::Record& top) {
   for (const auto& p : run.actions)
-    if (const std::string& model = p.what->trained_model; !model.empty() && !(p.what->make_mode && file_exists(model)))
+    if (const std::string& model = p.what->trained_model; !model.empty() && !is_finished(*p.what))
       write_settings_file(model, effective_config(top, run.top, {p.command}));
+}
+
+void check_done_file(const config::Record& config, const config::TopLevel& top, Problems& problems) {
+  if (top.done_file.empty()) return;
+  if (const std::string why = why_unwritable(top.done_file, false); !why.empty())
+    problems.add(
+        Diagnostic{place_of(config, "doneFile"), fmt::format("doneFile: {}", why), "name a file that can be written"});
 }
 
 void write_done_file(const config::TopLevel& top, Communicator& world) {
   if (top.done_file.empty() || world.rank() != 0) return;
+  create_directories(directory_of(top.done_file));
   std::ofstream out(top.done_file);
   out << fmt::format("Successfully finished at {} on {}\n", now_text(), world.host());
   out.flush();
@@ -157,6 +180,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   CpuPlan cpu;
   DevicePlan device;
   std::vector<Prepared>& actions = run->actions;
+  log::hold_warnings();
   const bool ready = together(world, [&] {
     notices = line.notices;
     // A single rank under mpiexec also takes the parallel path, so that its cost can be measured.
@@ -168,8 +192,10 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     const MethodChoices choices = settle_methods(argc, argv, directory, line, top, place, world, notices);
     if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
     actions = prepare(line, top, device.device, world, problems, notices, choices);
+    if (world.rank() == 0) check_done_file(line.config, top, problems);
     problems.throw_if_any();
   });
+  if ((!ready || line.check || line.dry_run) && world.rank() == 0) log::release_warnings();
   if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check || line.dry_run) {
@@ -179,7 +205,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     return nullptr;
   }
   if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
-  const bool append = appends_to_log(actions, top, world);
+  const bool append = appends_to_log(actions, line, top, world);
   if (!together(world, [&] { open_log(top, append, world.rank()); })) return refuse();
   log::line(version_text());
   if (const char* before = std::getenv(launcher::kStory)) log::line(fmt::format("trainer launch: {}", before));
@@ -188,6 +214,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
   for (const auto& n : notices.lines) log::warning(n);
   if (!cpu.advice.empty()) log::warning(cpu.advice);
+  log::release_warnings();
   if (world.rank() == 0) keep_settings(*run, line.config);
   for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::line(l);
   return run;

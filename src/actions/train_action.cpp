@@ -38,7 +38,7 @@ struct TrainOptions {
 void TrainOptions::describe(config::Fields& f) {
   f("modelPath", model_path, "path of the model; checkpoints are written beside it");
   f("makeMode", make_mode, "continue from the newest checkpoint; false starts from scratch");
-  f("traceLevel", trace_level, "0 = results only, 1 = minibatch lines and settings");
+  f("traceLevel", trace_level, "0 = settings, epochs and results; 1 = also the config, parameters and minibatch lines");
   describe_compute_type(f, compute_type);
   f("cudaGraphs", cuda_graphs,
     "replay steps of the same shape as a CUDA graph; false launches every kernel separately");
@@ -114,6 +114,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
     if (network->criterion().name.empty())
       throw ConfigError({}, "the network has no training criterion",
                         "name one: criterionNodes = (ce), or tag = 'criterion' on the node");
+    check_criterion(context, t.sgd, *network);
     t.network = std::move(network);
   } catch (const ConfigError& e) {
     for (const Diagnostic& d : e.diagnostics())
@@ -198,25 +199,6 @@ void make_fault_hook(const ActionContext& context, Training& t) {
       fmt::format("faultHook names rank {}, but this run has {} rank{}", hook->rank, t.world->size(),
                   t.world->size() == 1 ? "" : "s"),
       t.world->size() > 1 ? fmt::format("rank = 0 to {}", t.world->size() - 1) : "start the trainer with mpiexec -n 2");
-}
-
-// Reports settings of the block that have no effect.
-void note_unused_settings(const ActionContext& context, const Training& t) {
-  const auto& parallel = t.sgd.parallel;
-  const char* const method = name_of(parallel.method);
-  if (!parallel.unused_blocks.empty())
-    context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
-                               parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
-                               parallel.unused_blocks.size() == 1 ? "has" : "have", method));
-  if (!parallel.auto_allow.empty() && !parallel.automatic && t.choice.method.empty())
-    context.notice("autoAllow has no effect without parallelizationMethod = auto");
-  if (t.sgd.faults.verify_replicas > 0 &&
-      (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
-    context.notice(fmt::format(
-        "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
-  if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
-    context.notice(fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
-                               parallel.start_epoch, t.sgd.max_epochs, method));
 }
 
 // The exchange must support in every step what the optimizer needs, or the run does not start.
@@ -316,7 +298,7 @@ void make_exchange(const ActionContext& context, Training& t) {
         fmt::format("{} ranks were started, but every rank trains on its own with all data (set ParallelTrain = [ "
                     "parallelizationMethod = DataParallelSGD ] in SGD)",
                     ranks));
-  if (context.parallel) note_unused_settings(context, t);
+  note_unused_settings(context, t);
   try {
     const auto run = [&](ParallelMethod m) { return std::make_unique<RunningMethod>(std::move(m), t.world->size()); };
     const auto no_exchange = [&t] { return NoExchange().make({*t.world}); };
@@ -411,7 +393,8 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   Action action{.settings = fmt::format("  model      {}", t.model_path),
                 .run = {},
                 .trained_model = t.model_path,
-                .make_mode = t.make_mode};
+                .make_mode = t.make_mode,
+                .max_epochs = t.sgd.max_epochs};
   if (awaited) throw ModelToCome{awaited->path, action};
 
   check_shard_optimizer(context, t);

@@ -2,6 +2,7 @@
 #include "actions/training_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -49,7 +50,46 @@ std::string schedule_text(const Training& t) {
                      t.sgd.update_size(t.sgd.minibatch_size.at(0)), all);
 }
 
+// Those of ParallelTrain, and others that need it.
+void note_unused_parallel(const ActionContext& context, const Training& t) {
+  const auto& parallel = t.sgd.parallel;
+  const char* const method = name_of(parallel.method);
+  if (!parallel.unused_blocks.empty())
+    context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
+                               parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
+                               parallel.unused_blocks.size() == 1 ? "has" : "have", method));
+  if (!parallel.auto_allow.empty() && !parallel.automatic && t.choice.method.empty())
+    context.notice("autoAllow has no effect without parallelizationMethod = auto");
+  if (t.sgd.faults.verify_replicas > 0 &&
+      (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
+    context.notice(fmt::format(
+        "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
+  if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
+    context.notice(fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
+                               parallel.start_epoch, t.sgd.max_epochs, method));
+  if (!parallel.exchanges() && parallel.transport != Transport::automatic)
+    context.notice(fmt::format("transport has no effect with parallelizationMethod = {}", method));
+}
+
 }  // namespace
+
+void note_unused_settings(const ActionContext& context, const Training& t) {
+  if (context.parallel) note_unused_parallel(context, t);
+  const config::Record block = context.command.block("SGD");
+  const auto of_nodes = [&](const char* operation, const char* key, bool is_set) {
+    if (is_set && block.has_own(key) &&
+        std::ranges::count(t.network->graph().nodes, operation, &graph::Node::operation) == 0)
+      context.notice(fmt::format("'{}' in SGD has no effect: the network has no {} node", key, operation));
+  };
+  const auto any = [](const config::Schedule<double>& s) {
+    return std::ranges::any_of(s.values, [](double v) { return v != 0; });
+  };
+  constexpr const char* norm = "BatchNormalization";
+  of_nodes("Dropout", "dropoutRate", any(t.sgd.dropout_rate));
+  of_nodes(norm, "batchNormalizationTimeConstant", any(t.sgd.normalization_time_constant));
+  of_nodes(norm, "batchNormalizationBlendTimeConstant", any(t.sgd.normalization_blend_time_constant));
+  of_nodes(norm, "disableRegInBatchNormalization", t.sgd.no_regularization_in_normalization);
+}
 
 std::string settings_text(const Training& t) {
   std::string text = fmt::format(
@@ -65,18 +105,26 @@ std::string settings_text(const Training& t) {
 }
 
 void make_metrics(const ActionContext& context, Training& t) {
-  if (t.world->rank() == 0 && !t.sgd.timeline.empty())
-    if (const std::string why = why_unwritable(t.sgd.timeline, false); !why.empty())
-      context.problem(context.command.block("SGD").value("timeline").where, fmt::format("timeline: {}", why),
-                      "name a file that can be written");
+  if (t.world->rank() != 0) return;
   const MetricsOptions& o = t.sgd.metrics;
-  if (!o.any() || t.world->rank() != 0) return;
-  for (const auto& [key, path, folder] :
-       {std::tuple("jsonl", &o.jsonl, false), std::tuple("tensorBoard", &o.tensor_board, true)})
-    if (const std::string why = path->empty() ? "" : why_unwritable(*path, folder); !why.empty())
-      context.problem(context.command.block("SGD").block("metrics").value(key).where, fmt::format("metrics: {}", why),
+  const auto check_path = [&](const config::Record& block, const char* key, const std::string& path, bool folder) {
+    if (path.empty()) return;
+    if (const std::string why = why_unwritable(path, folder); !why.empty())
+      context.problem(block.value(key).where, fmt::format("{}: {}", key, why),
                       folder ? "name a folder that can be written" : "name a file that can be written");
-  t.metrics = std::make_unique<Metrics>(o, std::filesystem::path(t.model_path).filename().string());
+    // Event files are named by the model.
+    else if (!folder && context.models_to_come && !context.models_to_come->insert(path).second)
+      context.problem(block.value(key).where,
+                      fmt::format("{}: another command of this run also writes '{}'", key, path),
+                      "name another file in one of them");
+  };
+  if (context.command.is_block("SGD")) {
+    const config::Record sgd = context.command.block("SGD");
+    check_path(sgd, "timeline", t.sgd.timeline, false);
+    if (o.any()) check_path(sgd.block("metrics"), "jsonl", o.jsonl, false);
+    if (o.any()) check_path(sgd.block("metrics"), "tensorBoard", o.tensor_board, true);
+  }
+  if (o.any()) t.metrics = std::make_unique<Metrics>(o, std::filesystem::path(t.model_path).filename().string());
 }
 
 }  // namespace tutti::actions

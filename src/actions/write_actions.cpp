@@ -176,6 +176,10 @@ std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& c
                     "outputNodeNames = node, and a block of that name in the writer");
     return outputs;
   }
+  if (context.command.is_block("reader") && context.command.block("reader").integer("maxErrors", 0) > 0)
+    context.problem(place_of(context.command.block("reader"), "maxErrors"),
+                    "with maxErrors utterances may be skipped, and the others would go to the wrong files",
+                    "maxErrors = 0 under write; damaged utterances leave both lists");
   std::size_t utterances = 0;
   try {
     utterances = utterances_of_reader(context);

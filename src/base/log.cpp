@@ -13,8 +13,10 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/terminal.h"
@@ -39,6 +41,7 @@ struct Writer {
   bool progress_drawn = false;
   Clock::time_point last_line = {};
   std::set<std::string, std::less<>> warned;
+  std::optional<std::vector<std::pair<void (*)(std::string_view), std::string>>> held;  // what writes it, and the text
 
   std::FILE* target() { return file ? file.get() : stderr; }
   bool on_terminal() const { return terminal.present() && !file; }
@@ -124,15 +127,32 @@ std::string titled(std::string_view title, std::string_view text) {
 
 // What a quiet writer drops is not taken as said.
 void warning(std::string_view text) {
-  if (writer().w.settings.quiet) return;
+  {
+    const auto& [w, lock] = writer();
+    if (w.held) return w.held->emplace_back(warning, text), void();
+    if (w.settings.quiet) return;
+  }
   if (writer().w.warned.emplace(text).second) line(titled("Warning", text));
 }
 
+void hold_warnings() { writer().w.held.emplace(); }
+
+void release_warnings() {
+  const auto held = std::exchange(writer().w.held, {});
+  if (!held) return;
+  for (const auto& [write, text] : *held) write(text);
+}
+
 void warning_of_rank(std::string_view text) {
-  const Settings settings = writer().w.settings;
-  if (!settings.quiet) return warning(text);
-  if (writer().w.warned.emplace(text).second)
-    put(stderr, fmt::format("[rank {}] {}\n", settings.rank, titled("Warning", text)));
+  int rank;
+  {
+    const auto& [w, lock] = writer();
+    if (w.held) return w.held->emplace_back(warning_of_rank, text), void();
+    if (w.settings.quiet && !w.warned.emplace(text).second) return;
+    rank = w.settings.quiet ? w.settings.rank : -1;
+  }
+  if (rank < 0) return warning(text);
+  put(stderr, fmt::format("[rank {}] {}\n", rank, titled("Warning", text)));
 }
 
 void progress(std::string_view text) {

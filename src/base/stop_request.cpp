@@ -23,7 +23,7 @@ constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGUSR1};
 // A launcher and a terminal may pass on one and the same signal.
 constexpr std::int64_t kSameSignal = 50'000'000;  // nanoseconds
 
-std::atomic<int> got{0}, fd{-1}, decided_by{0};
+std::atomic<int> got{0}, fd{-1}, decided_by{0}, code_when_saved{-1};
 std::atomic<std::int64_t> got_at{0};
 std::array<struct sigaction, kSignals.size()> before;
 
@@ -48,6 +48,8 @@ void on_signal(int number) {
     const std::uint64_t one = 1;
     if (const int wake = fd.load(); wake >= 0) [[maybe_unused]]
       const auto n = write(wake, &one, sizeof one);
+  } else if (const int code = code_when_saved; code >= 0) {
+    _exit(code);
   } else if (now() - got_at > kSameSignal) {
     constexpr char text[] = "A second signal: ended at once, without a checkpoint.\n";
     [[maybe_unused]] const auto n = write(STDERR_FILENO, text, sizeof text - 1);
@@ -59,7 +61,7 @@ void on_signal(int number) {
 }  // namespace
 
 StopSignals::StopSignals() {
-  got = 0, asked = -1, last = kNever, decided_by = 0;
+  got = 0, asked = -1, last = kNever, decided_by = 0, code_when_saved = -1;
   fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -83,6 +85,7 @@ int signal() { return got; }
 int deciding_signal() { return decided_by; }
 int wake_fd() { return fd; }
 bool decided() { return last != kNever; }
+void state_saved(int exit_code) { code_when_saved = exit_code; }
 
 // The store and the load must not change places: either the watchdog sees the position, or this thread sees the hold.
 bool admits(std::int64_t position) {

@@ -36,5 +36,9 @@ void decide(std::int64_t last, int signal);
 void release();  // nothing is decided
 bool decided();
 
+// All ranks are done with what had to be saved. A later signal, as that of a launcher which has seen one of them end,
+// ends the process at once with this code.
+void state_saved(int exit_code);
+
 }  // namespace stop_request
 }  // namespace tutti

@@ -247,7 +247,7 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   if (o.adjust_minibatch) a.minibatch_size = settings.minibatch;
   a.rates.push_back(rate);
   if (a.rates.size() > static_cast<std::size_t>(o.num_prev_learn_rates)) a.rates.erase(a.rates.begin());
-  if (o.method == Method::none) return Verdict::go_on;
+  if (o.method == Method::none) return {};
   // Behind the end of the list the rate stays, even if the minibatch size of a rate per minibatch changes.
   if (o.method == Method::after_epoch &&
       static_cast<std::size_t>(t.progress.epoch) + 1 >= t.sgd.listed_learning_rates())
@@ -258,12 +258,12 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   a.criterion_sum += criterion;
   ++a.criteria;
   const std::int64_t epoch = t.progress.epoch;
-  if (epoch % o.interval + 1 != o.interval) return Verdict::go_on;
+  if (epoch % o.interval + 1 != o.interval) return {};
   const double average = a.criterion_sum / static_cast<double>(a.criteria), previous = a.previous_criterion;
   a.criterion_sum = 0, a.criteria = 0;
   if (o.method != Method::after_epoch || listed(t)) {
     a.previous_criterion = average;
-    return Verdict::go_on;
+    return {};
   }
 
   const bool worse = std::isnan(average) || (average > previous && std::isfinite(previous));
@@ -271,13 +271,13 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   if (!back && std::isnan(average) && o.load_best_model)
     throw CodedError(kNotANumber, "The training criterion is not a number (NAN), and there is no model to go back to");
   a.learning_rate = rate;
-  if (!change_rate(t, previous, average)) return Verdict::finished;
+  if (!change_rate(t, previous, average)) return {.rolled_back = back, .ends = true};
   if (!back) {
     a.previous_criterion = average;
-    return Verdict::go_on;
+    return {};
   }
   log::line(fmt::format("SGD: revoke back to and update checkpoint file for epoch {}", t.progress.epoch));
-  return Verdict::rolled_back;
+  return {.rolled_back = true};
 }
 
 }  // namespace tutti

@@ -41,7 +41,9 @@ EpochSettings current_settings(const Training&);
 // Whether an epoch whose criterion is NaN is rolled back instead of ending the run.
 bool bears_nan(const Training&);
 
-enum class Verdict { go_on, rolled_back, finished };
+struct Verdict {
+  bool rolled_back = false, ends = false;
+};
 // After epoch progress.epoch (not counted yet): adjusts by `criterion`; rank 0 decides. After a roll-back, the earlier
 // model is loaded and progress is set to it. Collective.
 Verdict judge_epoch(Training&, double criterion, const EpochSettings&);

@@ -94,7 +94,8 @@ std::function<void()> writing_best(const std::string& model_path, const Checkpoi
 void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
                 BackgroundWriter* writer) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
-  const std::string name = model_name(f.model_path, state.epoch, f.max_epochs);
+  const std::string name =
+      state.ended_early > 0 ? f.model_path : model_name(f.model_path, state.epoch, f.max_epochs);
   const Snapshot model = snapshot(name, "model"), checkpoint = snapshot(checkpoint_name(name), "checkpoint");
   write_model(*model, parts.model, parts.network_of_files);
   checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
@@ -168,12 +169,13 @@ void CheckpointState::archive(Archive& a) {
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
   best.archive(a);
   choice.archive(a);
+  if (a.loading() ? a.has(kEndedEarly) : ended_early != 0) a(kEndedEarly, ended_early);
 }
 
 void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts, Communicator& comm,
                      BackgroundWriter* writer) {
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm, writer);
-  if (state.epoch > 0) return save_epoch(f, state, parts, comm, writer);
+  if (state.epoch > 0 || state.ended_early > 0) return save_epoch(f, state, parts, comm, writer);
   if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model, parts.network_of_files);
 }
 

@@ -43,9 +43,12 @@ struct CheckpointState : Progress {
   double rate_factor = 1;
   BestModel best;
   MethodChoice choice;
+  std::int64_t ended_early = 0;  // maxEpochs, if the training has ended before that epoch
 
   void archive(Archive&);
 };
+// The entry of `ended_early`, which only the state of such a final model has.
+constexpr const char* kEndedEarly = "ended early with maxEpochs";
 
 // "m.0" before training, "m.1", "m.2", ..., and "m" for the last epoch.
 std::string model_name(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs);
@@ -64,6 +67,7 @@ struct ResumePoint {
   bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state
   std::string model;       // path
   std::string checkpoint;  // path of the state; empty when there is none
+  std::int64_t ended_early = 0;  // of CheckpointState, if finished
   std::string_view model_kind() const { return mid_epoch ? "checkpoint" : "model"; }  // of container.h
 };
 

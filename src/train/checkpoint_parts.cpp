@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpoint_parts.h"
 
+#include <algorithm>
+
 #include "optim/sharded_optimizer.h"
 #include "parallel/local_gradients.h"
+#include "train/checkpointing.h"
 #include "train/rank_state.h"
 #include "train/whole_model.h"
 
@@ -22,13 +25,25 @@ void archive_common_state(Training& t, Archive& a) {
   t.grad_scaler.archive(a);
 }
 
+// State of the network that this rank has for itself. With another number of ranks, all start from the model's mean.
+void archive_own_state(Training& t, Archive& a) {
+  for (auto& s : t.network->state()) {
+    const auto own = t.own_statistics.find(s.name);
+    const std::span<float> values = own == t.own_statistics.end() ? s.values : std::span(own->second);
+    const std::string name = "network/" + s.name, alone = same_ranks_name(name);
+    if (t.parallel->method.traits.own_updates)
+      a(name, values);
+    else if (a.loading() ? a.has(alone) : own != t.own_statistics.end())
+      a(alone, values);
+  }
+}
+
 void archive_rank_state(Training& t, Archive& a) {
   archive_exchange_state(t, a, WeightExchange::Section::per_rank);
   // Ranks that skip different updates each adapt a scale of their own; new ranks start with rank 0's.
   t.grad_scaler.archive(a, own_name(""));
-  if (!t.parallel->method.traits.own_updates) return;
-  t.optimizer->archive(a);
-  for (auto& s : t.network->state()) a("network/" + s.name, s.values);  // running statistics of this rank's data
+  if (t.parallel->method.traits.own_updates) t.optimizer->archive(a);
+  archive_own_state(t, a);
 }
 
 }  // namespace
@@ -65,6 +80,18 @@ CheckpointParts parts_of(Training& t, ModelView model) {
           [&](Archive& a) { archive_rank_state(t, a); },
           t.method_name,
           t.network_of_files};
+}
+
+SavedStatistics::SavedStatistics(Training& t) : t_(t) {
+  if (t.world->size() == 1) return;
+  states_ = t.network->running_statistics();
+  for (const auto& s : states_) t.own_statistics[s.name].assign(s.values.begin(), s.values.end());
+  share_statistics(t);
+}
+
+SavedStatistics::~SavedStatistics() {
+  for (const auto& s : states_) std::ranges::copy(t_.own_statistics[s.name], s.values.begin());
+  t_.own_statistics.clear();
 }
 
 }  // namespace tutti

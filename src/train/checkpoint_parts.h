@@ -15,4 +15,18 @@ void archive_average(Training&, Archive* to, bool loading);
 void archive_optimizer(Training&, Archive* to, bool loading);
 CheckpointParts parts_of(Training&, ModelView);
 
+// Within an epoch, each rank has running statistics of its own data. While this lives, they are the mean of the ranks,
+// which the model gets; the checkpoint keeps each rank's own beside it, and each rank goes on with them. Collective.
+class SavedStatistics {
+ public:
+  explicit SavedStatistics(Training&);
+  ~SavedStatistics();
+  SavedStatistics(const SavedStatistics&) = delete;
+  SavedStatistics& operator=(const SavedStatistics&) = delete;
+
+ private:
+  Training& t_;
+  std::vector<Network::State> states_;  // empty on a rank alone
+};
+
 }  // namespace tutti

@@ -69,7 +69,8 @@ WriterState writer_state(Training& t) {
   return state;
 }
 
-void store(Training& t) {
+// `ended_early`: of CheckpointState.
+void store(Training& t, std::int64_t ended_early = 0) {
   const Doing doing("saves a checkpoint");
   const auto start = Clock::now();
   const WriterState writer = writer_state(t);
@@ -89,7 +90,9 @@ void store(Training& t) {
   if (within_epoch || t.progress.epoch > 0) verify_common_weights(t);
   WholeModel model(*t.network, t.layer_ranks.get());
   model.gather();
-  save_checkpoint(files_of(t), state_of(t), parts_of(t, model.view), *t.world, &t.checkpoint_writer);
+  CheckpointState state = state_of(t);
+  state.ended_early = ended_early;
+  save_checkpoint(files_of(t), std::move(state), parts_of(t, model.view), *t.world, &t.checkpoint_writer);
   t.best.unsaved = false;
   const double seconds = seconds_since(start);
   record_event(t, "checkpoint", seconds);
@@ -215,6 +218,8 @@ std::int64_t samples_of(const ResumePoint& point, Communicator& world) {
 
 void log_finished(const Training& t, const ResumePoint& point) {
   log::line(fmt::format("Final model exists: {}", t.model_path));
+  if (point.ended_early > 0)
+    log::line(fmt::format("Its training ended early, after {} of {} epochs.", point.epoch, point.ended_early));
   log::line("No further training is necessary.");
   if (cntk::is_model(t.model_path) && last_model_epoch(t.model_path) < 0)
     log::line(
@@ -229,7 +234,7 @@ void log_finished(const Training& t, const ResumePoint& point) {
   else
     log::line(fmt::format(
         "To continue training from this model, raise maxEpochs above {}. makeMode = false starts from scratch.",
-        point.epoch));
+        std::max(point.epoch, point.ended_early)));
 }
 
 }  // namespace
@@ -305,6 +310,7 @@ bool roll_back(Training& t, std::int64_t epoch) {
   const std::int64_t begun = t.progress.epoch;
   const double factor = t.rate_factor;
   load(t, *point);
+  t.report->undo_epochs_after(epoch);
   t.best = best;
   t.rate_factor = factor;
   if (t.world->rank() == 0) discard_epochs(t.model_path, epoch, begun, t.sgd.max_epochs);
@@ -342,10 +348,9 @@ void rewind(Training& t) {
 }
 
 void save_final_model(Training& t) {
-  t.progress.epoch = t.sgd.max_epochs;
   t.progress.begin_epoch();
   const SavedWeights saved(t);
-  store(t);
+  store(t, t.progress.epoch < t.sgd.max_epochs ? t.sgd.max_epochs : 0);
 }
 
 void restore_method(Training& t) {
@@ -402,7 +407,7 @@ std::int64_t next_checkpoint(const Training& t) {
 
 void checkpoint(Training& t) {
   const SavedWeights saved(t);
-  share_statistics(t);
+  const SavedStatistics statistics(t);
   store(t);
 }
 

@@ -37,7 +37,7 @@ void restore_state(Training&, StateCopy&);
 bool roll_back(Training&, std::int64_t epoch);
 // onNaN = rewind: returns to the newest checkpoint, with a lower learning rate. Collective.
 void rewind(Training&);
-// The final model, before the last epoch.
+// The final model of a training that ends before the last epoch.
 void save_final_model(Training&);
 
 void save_initial_model(Training&);       // modelPath.0

@@ -38,6 +38,7 @@ void stop_run(Training& t, bool saves) {
                   : t.progress.samples_in_epoch > 0 ? "The last checkpoint is that of the epoch before"
                                                     : "The state is that of the end of the epoch before",
                   static_cast<int>(kPreempted)));
+  stop_request::state_saved(kPreempted);
   throw StopRun{kPreempted};
 }
 

@@ -189,7 +189,7 @@ void Report::progress_line(const EpochTimes& times) {
 
 void Report::end_epoch(const EpochFigures& f) {
   log::progress("");
-  last_training_ = format_results(names_, criterion_first(epoch_)), last_validation_.clear();
+  ended_.push_back({at_.epoch, format_results(names_, criterion_first(epoch_)), ""});
   log::values(
       fmt::sprintf("Finished %s: [Training] %stotalSamplesSeen = %d; learningRatePerSample = %.8g; epochTime=%.6gs",
                    heading(), results(epoch_), f.total_samples_seen, f.learning_rate, f.seconds));
@@ -210,15 +210,21 @@ void Report::end_trial(double learning_rate_per_sample, std::int64_t minibatch) 
 }
 
 void Report::validation(const std::vector<StepMetrics::Evaluation>& values) {
-  last_validation_ = format_results(names_, values);
+  const std::string text = format_results(names_, values);
+  if (!ended_.empty()) ended_.back().validation = text;
   record_validation(values);
-  log::values(fmt::format("Finished {}: [Validate] {}", heading(), last_validation_));
+  log::values(fmt::format("Finished {}: [Validate] {}", heading(), text));
+}
+
+void Report::undo_epochs_after(std::int64_t epoch) {
+  std::erase_if(ended_, [&](const EndedEpoch& e) { return e.epoch > epoch; });
 }
 
 std::string Report::result() const {
-  if (last_training_.empty()) return {};
-  return fmt::format("after {} of {} epochs: {}{}{}", at_.epoch, at_.epochs, last_training_,
-                     last_validation_.empty() ? "" : "; on the validation data: ", last_validation_);
+  if (ended_.empty()) return {};
+  const EndedEpoch& last = ended_.back();
+  return fmt::format("after {} of {} epochs: {}{}{}", last.epoch, at_.epochs, last.training,
+                     last.validation.empty() ? "" : "; on the validation data: ", last.validation);
 }
 
 void Report::times(const EpochTimes& t, int ranks) const {

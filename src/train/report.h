@@ -93,7 +93,8 @@ class Report {
   void validation(const std::vector<StepMetrics::Evaluation>& criterion_then_evaluations);
   void times(const EpochTimes&, int ranks) const;
   void record_epoch(const EpochFigures&, const ValuesByRank&) const;  // for write_to()
-  // The result of the last epoch, in the words of its lines; "" before the first.
+  void undo_epochs_after(std::int64_t epoch);  // the run goes back to the model of that epoch
+  // The result of the last epoch that ended here and was not undone, in the words of its lines; "" without any.
   std::string result() const;
   std::int64_t minibatches() const { return minibatch_; }
 
@@ -124,7 +125,11 @@ class Report {
   EpochTimes interval_times_;  // when the current interval began
   Metrics* metrics_ = nullptr;
   Communicator* ranks_ = nullptr;
-  std::string last_training_, last_validation_;
+  struct EndedEpoch {
+    std::int64_t epoch = 0;
+    std::string training, validation;
+  };
+  std::vector<EndedEpoch> ended_;
   Clock::time_point interval_start_, epoch_start_, progress_shown_;
 };
 

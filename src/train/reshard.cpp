@@ -40,6 +40,7 @@ class Reshard {
  private:
   void spread(const std::string& name, const Entry& entry) {
     if (ranks_ == old_ranks_) return give_(name, entry.type, read_whole(reader_, entry));
+    if (find_kind(name, "same/") != name.npos) return;
     const bool is_new = rank_ >= old_ranks_;
     if (find_kind(name, "owned/") != name.npos) return give_sum(name, name, 0, 1);
     const std::size_t summed = find_kind(name, "owed/");

@@ -74,14 +74,20 @@ std::set<std::int64_t> epochs_with_files(const std::string& model_path) {
   return epochs;
 }
 
+// Of CheckpointState.
+struct FinalState {
+  std::int64_t epochs = 0, ended_early = 0;
+};
+
 class Search {
  public:
   Search(const std::string& model_path, std::int64_t max_epochs, std::vector<std::string>& warnings)
       : path_(model_path), max_epochs_(max_epochs), warnings_(warnings), epochs_(epochs_with_files(model_path)) {
     epochs_.erase(epochs_.begin(), epochs_.lower_bound(0));
     epochs_.erase(epochs_.lower_bound(max_epochs), epochs_.end());
-    final_epoch_ = epochs_of_final_model().value_or(max_epochs);
-    epochs_.insert({std::min(final_epoch_, max_epochs), max_epochs});  // the final model has no number
+    final_ = final_state().value_or(FinalState{max_epochs});
+    final_place_ = final_.ended_early >= max_epochs ? max_epochs : std::min(final_.epochs, max_epochs);
+    epochs_.insert({final_place_, max_epochs});  // the final model has no number
   }
 
   std::optional<ResumePoint> only(std::int64_t epoch) {
@@ -94,7 +100,7 @@ class Search {
       const std::int64_t epoch = *at;
       if (epoch < max_epochs_)
         if (auto point = mid_epoch(epoch)) return point;
-      if (epoch == std::min(final_epoch_, max_epochs_))
+      if (epoch == final_place_)
         if (auto point = after_epoch(epoch, path_)) return point;
       if (auto point = after_epoch(epoch, numbered_model_name(path_, epoch))) return point;
     }
@@ -102,17 +108,19 @@ class Search {
   }
 
  private:
-  // The epochs in the state next to the final model: fewer than max_epochs_ if the run has become longer. CNTK's state
-  // does not say, but CNTK keeps the models of all epochs before the last.
-  std::optional<std::int64_t> epochs_of_final_model() const {
+  // The state next to the final model: of fewer epochs than max_epochs_ if the run has become longer or has ended
+  // early. CNTK's state does not say, but CNTK keeps the models of all epochs before the last.
+  std::optional<FinalState> final_state() const {
     if (cntk::is_model(path_)) {
       const std::int64_t last = last_model_epoch(path_);
-      return last >= 0 ? std::optional(last + 1) : std::nullopt;
+      return last >= 0 ? std::optional(FinalState{last + 1}) : std::nullopt;
     }
     const std::string checkpoint = checkpoint_name(path_);
     if (!file_exists(path_) || !file_exists(checkpoint)) return std::nullopt;
     try {
-      return ContainerReader(checkpoint, "checkpoint").integer("state/epoch");
+      const ContainerReader state(checkpoint, "checkpoint");
+      const std::string early = std::string("state/") + kEndedEarly;
+      return FinalState{state.integer("state/epoch"), state.has(early) ? state.integer(early) : 0};
     } catch (const Error&) {
       return std::nullopt;  // after_epoch() says what is wrong with it
     }
@@ -137,7 +145,7 @@ class Search {
       if (cntk::is_model(model)) cntk::read_model(model);  // as damage is found when a container is opened
       const std::uint64_t checksum = cntk::is_model(model) ? 0 : ContainerReader(model, "model").checksum();
       ResumePoint point{epoch == max_epochs_, epoch, false, model, {}};
-      if (point.finished && final_epoch_ > max_epochs_) point.epoch = final_epoch_;
+      if (point.finished && model == path_) point.epoch = final_.epochs, point.ended_early = final_.ended_early;
       if (epoch > 0 && cntk::is_checkpoint(checkpoint)) {  // it does not name its model
         cntk::read_checkpoint(checkpoint);
         point.checkpoint = checkpoint;
@@ -175,7 +183,8 @@ class Search {
   const std::int64_t max_epochs_;
   std::vector<std::string>& warnings_;
   std::set<std::int64_t> epochs_;
-  std::int64_t final_epoch_ = 0;  // after which the model without a number was saved
+  FinalState final_;              // of the model without a number
+  std::int64_t final_place_ = 0;  // the epoch that it is looked for at
   const char* instead_ = "looking for the checkpoint before it";
 };
 
@@ -192,17 +201,18 @@ bool is_state_file(std::string name, const std::string& base) {
 // What rank 0 finds.
 std::optional<ResumePoint> find_on_rank_0(Communicator& comm, const std::function<std::optional<ResumePoint>()>& find) {
   ResumePoint point;
-  std::array<std::int64_t, 4> fields{};
+  std::array<std::int64_t, 5> fields{};
   on_rank_0(comm, [&] {
     const auto found = find();
     if (found) point = *found;
-    fields = {found.has_value(), point.finished, point.epoch, point.mid_epoch};
+    fields = {found.has_value(), point.finished, point.epoch, point.mid_epoch, point.ended_early};
   });
   comm.broadcast(0, std::as_writable_bytes(std::span(fields)));
   broadcast_text(comm, point.model);
   broadcast_text(comm, point.checkpoint);
   if (!fields[0]) return std::nullopt;
   point.finished = fields[1] != 0, point.epoch = fields[2], point.mid_epoch = fields[3] != 0;
+  point.ended_early = fields[4];
   return point;
 }
 

@@ -26,6 +26,33 @@ void require(config::Fields& f, bool holds, const char* key, const char* what) {
 
 bool is_momentum(double v) { return v >= 0 && static_cast<float>(v) < 1.0f; }
 
+// Settings of the block itself that the others leave without effect. Configs of CNTK have such: they are not refused.
+void note_unused(const config::Record& block, const SgdOptions& o, config::Notices& notices) {
+  const auto note = [&](const char* key, const std::string& why) {
+    if (block.has_own(key)) notices.lines.push_back(fmt::format("'{}' in SGD has no effect {}", key, why));
+  };
+  const auto type = block.find("gradUpdateType");
+  const std::string rule = "with gradUpdateType = " + (type ? type->text : "none");
+  const auto only_of = [&](std::initializer_list<UpdateRule> rules, std::initializer_list<const char*> keys) {
+    if (std::ranges::find(rules, o.optimizer.rule) != rules.end()) return;
+    for (const char* key : keys) note(key, rule);
+  };
+  using enum UpdateRule;
+  if (o.optimizer.momentum)
+    only_of({sgd, fs_adagrad, lars}, {"momentumPerMB", "momentumPerSample", "momentumAsTimeConstant"});
+  if (o.optimizer.nesterov) only_of({sgd}, {"useNAG"});
+  only_of({adagrad, rms_prop}, {"normWithAveMultiplier"});
+  only_of({fs_adagrad}, {"varianceTimeConstant", "fsAdagradTargetAvDenom"});
+  only_of({rms_prop}, {"rms_gamma", "rms_wgt_inc", "rms_wgt_dec", "rms_wgt_max", "rms_wgt_min"});
+  only_of({adam, one_bit_adam, adam_w, lamb}, {"beta1", "beta2"});
+  only_of({rms_prop_textbook}, {"decay"});
+  only_of({adam, one_bit_adam, adam_w, lamb, rms_prop_textbook}, {"epsilon"});
+  if (o.faults.on_nan != OnNan::rewind)
+    for (const char* key : {"nanRateFactor", "maxRewinds"}) note(key, "without onNaN = rewind");
+  if (o.faults.stall_warning >= o.faults.stall_timeout)
+    note("stallWarning", fmt::format("because stallTimeout = {:g} ends the run before", o.faults.stall_timeout));
+}
+
 }  // namespace
 
 void AutoAdjustOptions::describe(config::Fields& f) {
@@ -104,16 +131,17 @@ void SgdOptions::describe_schedule(config::Fields& f) {
   f("momentumPerMB", momentum_per_mb, "per epoch; momentum of a full minibatch");
   f("momentumPerSample", momentums_per_sample, "per epoch; instead of momentumPerMB");
   f("momentumAsTimeConstant", momentum_as_time_constant, "per epoch, in samples; instead of momentumPerMB");
-  f("minLearningRatePerSample", min_learning_rate_per_sample, "training ends when the rate falls below this");
+  f("minLearningRatePerSample", min_learning_rate_per_sample,
+    "training ends before an epoch whose rate is below this; the model so far is the final one");
   f("dropoutRate", dropout_rate, "per epoch; share of the elements that Dropout nodes set to 0");
   f("labelSmoothing", label_smoothing,
     "CrossEntropyWithSoftmax is trained with labels moved by this share towards equal probabilities, such as 0.1");
   f("weightAverage", weight_average,
     "decay per update of a moving average of the weights, such as 0.999, which is saved and evaluated; 0 = none");
   f("batchNormalizationTimeConstant", normalization_time_constant,
-    "per epoch, in samples; when not 0, replaces normalizationTimeConstant of the nodes");
+    "per epoch, in samples; from the first value that is not 0 on, replaces normalizationTimeConstant of the nodes");
   f("batchNormalizationBlendTimeConstant", normalization_blend_time_constant,
-    "per epoch, in samples; when not 0, replaces blendTimeConstant of the nodes");
+    "per epoch, in samples; from the first value that is not 0 on, replaces blendTimeConstant of the nodes");
   f("disableRegInBatchNormalization", no_regularization_in_normalization,
     "exclude scale and bias of batch normalisation from L1 and L2");
 }
@@ -141,7 +169,7 @@ void SgdOptions::describe_running(config::Fields& f) {
     "each rank keeps the optimizer's state of one part of the weights, and updates that part (ZeRO, stage 1)");
   f.block("ModelParallel", model_parallel, "which dense layers are divided among the ranks; without it none");
   f("gradientcheck", gradient_check,
-    "compare gradients with finite differences in every minibatch (slow); stop when they differ");
+    "compare gradients with finite differences in every minibatch (slow), except at kinks; stop when they differ");
   f("sigFigs", significant_digits, "digits that gradientcheck compares; single precision can tell two");
   f("traceNodeNamesReal", trace_real, "nodes whose values are printed in every minibatch");
   f("traceNodeNamesCategory", trace_category, "the same, as the index of the largest value");
@@ -307,6 +335,7 @@ SgdOptions read_sgd_options(const config::Record& sgd, Problems& problems, confi
                         : !o.momentum_as_time_constant.empty() ? o.momentum_as_time_constant
                                                                : o.momentum_per_mb;
   o.optimizer.momentum = !all(momenta.values, [](double v) { return v == 0; });
+  note_unused(sgd, o, notices);
   return o;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/activity.h"
+#include "base/exit_codes.h"
 #include "base/launcher.h"
 #include "base/memory.h"
 #include "base/stop_request.h"
@@ -191,7 +192,7 @@ bool rate_is_too_small(Training& t, double rate) {
       fmt::sprintf("Learn Rate Per Sample for Epoch[%d] = %.8g is less than minLearningRatePerSample %.8g. "
                    "Training complete.",
                    t.progress.epoch + 1, rate, least));
-  if (t.sgd.auto_adjust && t.sgd.auto_adjust->method != AutoAdjustOptions::Method::none) save_final_model(t);
+  save_final_model(t);
   return true;
 }
 
@@ -209,7 +210,20 @@ std::optional<EpochRun> start_epoch(Training& t) {
   return run;
 }
 
+// With onNaN = skip, a run that learns nothing does not go on.
+void stop_if_all_skipped(const Training& t) {
+  const StepMetrics& metrics = t.report->epoch_metrics();
+  if (t.sgd.faults.on_nan != OnNan::skip || metrics.samples == 0 || metrics.criterion_count != 0) return;
+  throw CodedError(
+      kNotANumber,
+      fmt::format("onNaN = skip: every update of epoch {} of command '{}' was skipped: no criterion was a number\n"
+                  "fix: check the data that the warnings name, lower the learning rate, or clip gradients "
+                  "(clippingThresholdPerSample)",
+                  t.progress.epoch + 1, t.command));
+}
+
 void report_epoch(Training& t, const EpochRun& run) {
+  stop_if_all_skipped(t);
   warn_of_damaged_data(t);
   t.progress.total_samples_seen += static_cast<std::int64_t>(t.report->epoch_metrics().criterion_count);
   const EpochSettings& s = run.settings;
@@ -231,12 +245,12 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   const ControlCriterion control = control_criterion(t, validation);
   const bool ends = judge_patience(t, control);
   const Verdict verdict = judge_epoch(t, control.value, run.settings);
-  if (ends || verdict == Verdict::finished) {
+  if (!verdict.rolled_back) ++t.progress.epoch;
+  if (ends || verdict.ends) {
     save_final_model(t);
     log::line("Finished training and saved final model");
     return false;
   }
-  if (verdict == Verdict::go_on) ++t.progress.epoch;
   t.progress.begin_epoch();
   const SavedWeights saved(t);
   checkpoint_at_epoch_end(t);

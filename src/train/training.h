@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optim/weight_average.h"
 #include "parallel/hybrid/cost.h"
@@ -49,6 +51,8 @@ struct Training {
   std::string placement;                      // the table of the layers' placements
   std::unique_ptr<Network> network;
   bool network_of_files = false;  // not of the description
+  // Of this rank, while those of the network are the mean of the ranks (SavedStatistics).
+  std::map<std::string, std::vector<float>> own_statistics;
   std::unique_ptr<Optimizer> optimizer;
   std::shared_ptr<RunOptimizer> run_optimizer = std::make_shared<RunOptimizer>();  // `optimizer`, for the methods
   std::unique_ptr<WeightAverage> average;                                          // null without weightAverage

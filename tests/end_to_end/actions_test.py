@@ -50,6 +50,17 @@ class ActionsTest(support.TrainerTest):
         self.train('doneFile=done.txt', ranks=2)
         self.assertRegex((self.directory / 'done.txt').read_text(), r'^Successfully finished at .+ on .+')
 
+    def test_done_file_in_a_new_folder(self):
+        self.train('doneFile=new/done.txt')
+        self.assertTrue((self.directory / 'new/done.txt').exists())
+
+    def test_a_done_file_that_cannot_be_written(self):
+        """Found before the training, not after it."""
+        result = self.run_trainer(['configFile=run.cntk', 'doneFile=train.ctf/done.txt'], expect=2)
+        self.assertRegex(result.text, r"<command line>:\d+:\d+: error: doneFile: '\S*train.ctf' is no directory")
+        self.assertIn('fix: name a file that can be written', result.text)
+        self.assertFalse((self.directory / 'models/model.dnn').exists())
+
     def test_no_done_file_after_an_error(self):
         self.run_trainer(['configFile=run.cntk', 'doneFile=done.txt', 'Train=[reader=[file=no.ctf]]'], expect=2)
         self.assertFalse((self.directory / 'done.txt').exists())

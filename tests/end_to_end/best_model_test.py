@@ -73,8 +73,33 @@ class BestModelTest(support.TrainerTest):
         self.assertIn('; 2 epochs without improvement (patience = 2)', text)
         self.assertTrue((models / 'model.dnn').exists())
         self.assertFalse((models / 'model.dnn.best').exists())
-        # The training is over; started again, it says so.
-        self.assertIn('No further training is necessary', self.run_trainer(arguments + ['Train=[SGD=[patience=2]]'], 3).text)
+        # The training is over; started again, it says so. With more epochs, it goes on after the last one that it had.
+        for epochs in (self.EPOCHS, self.EPOCHS - 1, best + 1):
+            text = self.run_trainer(arguments + [f'Train=[SGD=[patience=2;maxEpochs={epochs}]]'], 3).text
+            self.assertIn(f'Its training ended early, after {best + 2} of {self.EPOCHS} epochs.', text)
+            self.assertIn('No further training is necessary', text)
+            self.assertIn(f'raise maxEpochs above {self.EPOCHS}.', text)
+        text = self.run_trainer(arguments + [f'Train=[SGD=[patience=2;maxEpochs={self.EPOCHS + 1}]]'], 3).text
+        self.assertIn(f'has {best + 2} epochs and maxEpochs is now {self.EPOCHS + 1}', text)
+        self.assertEqual(support.epochs(text)[0]['epoch'], best + 3)
+
+    def test_a_rate_below_the_least_ends_the_training_with_a_model(self):
+        arguments, models = self.prepare('run', '0.5*2:1e-6')
+        least = ['Train=[SGD=[minLearningRatePerSample=1e-6]]']
+        text = self.run_trainer(arguments + least).text
+        self.assertIn('is less than minLearningRatePerSample', text)
+        self.assertEqual(len(support.epochs(text)), 2)
+        self.assertTrue((models / 'model.dnn').read_bytes() == (models / 'model.dnn.2').read_bytes())
+        self.assertIn(f'after 2 of {self.EPOCHS} epochs', self.run_trainer(arguments + least).text)
+        text = self.run_trainer(arguments + [f'Train=[SGD=[maxEpochs={self.EPOCHS + 1}]]']).text
+        self.assertEqual([e['epoch'] for e in support.epochs(text)], list(range(3, self.EPOCHS + 2)))
+        # Before the first epoch, too.
+        arguments, models = self.prepare('at-once', '1e-6')
+        self.run_trainer(arguments + least)
+        self.assertTrue((models / 'model.dnn').read_bytes() == (models / 'model.dnn.0').read_bytes())
+        self.assertIn(f'after 0 of {self.EPOCHS} epochs', self.run_trainer(arguments + least).text)
+        text = self.run_trainer(arguments + [f'Train=[SGD=[maxEpochs={self.EPOCHS + 1}]]']).text
+        self.assertEqual(support.epochs(text)[0]['epoch'], 1)
 
     def test_on_validation_data(self):
         arguments, _ = self.prepare('run')

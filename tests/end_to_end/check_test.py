@@ -50,6 +50,18 @@ class CheckTest(support.TrainerTest):
         text = self.run_trainer(['-v', 'configFile=run.cntk', 'Train=[SGD=[maxEpochs=1]]']).text
         self.assertIn('-v has no effect without --check', text)
 
+    def test_settings_without_effect_are_noted(self):
+        for settings, ranks, note in (
+                ('dropoutRate=0:0.2', None, "'dropoutRate' in SGD has no effect: the network has no Dropout node"),
+                ('batchNormalizationTimeConstant=500', None, "'batchNormalizationTimeConstant' in SGD has no effect: the network has no BatchNormalization node"),
+                ('beta1=0.8', None, "'beta1' in SGD has no effect with gradUpdateType = none"),
+                ('ParallelTrain=[parallelizationMethod=none;transport=messages]', 2, 'transport has no effect with parallelizationMethod = none')):
+            with self.subTest(settings=settings):
+                self.assertIn(note, self.check(f'Train=[SGD=[{settings}]]', ranks=ranks))
+        self.assertNotIn('has no effect', self.check('Train=[SGD=[dropoutRate=0;batchNormalizationTimeConstant=0]]'))
+        self.write('run.cntk', examples.normalized(examples.config()))
+        self.assertNotIn('has no effect', self.check('Train=[SGD=[dropoutRate=0.2;batchNormalizationTimeConstant=500]]'))
+
     # --- memory
     def test_memory_is_planned_and_not_taken(self):
         large = 'Train=[SGD=[minibatchSize=20000000];SimpleNetworkBuilder=[layerSizes=2:1000:2]]'

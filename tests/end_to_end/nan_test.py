@@ -61,6 +61,16 @@ class NanTest(support.TrainerTest):
                 last = support.epochs(result.text)[-1]
                 self.assertLess(last['ce'][0], 1.0)  # a number
 
+    def test_skip_of_a_whole_epoch(self):
+        """A run whose updates are all skipped learns nothing: it ends as one with onNaN = stop."""
+        arguments = self.prepare('onNaN=skip')
+        self.write('train.ctf', '|x 1e30 0.5 |y 1 0\n' * 80)
+        for ranks in (None, 2):
+            with self.subTest(ranks=ranks):
+                result = self.run_trainer(arguments, ranks, expect=NAN)
+                self.assertIn("every update of epoch 1 of command 'Train' was skipped", result.text)
+                self.assertFalse((self.directory / 'models/model.dnn').exists())
+
     def test_skip_with_running_statistics(self):
         text = examples.normalized(examples.config(minibatch=40, epochs=3)).replace('hidden (features)', 'hidden (features + (features .* features - features .* features))')
         self.prepare('')

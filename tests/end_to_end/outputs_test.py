@@ -99,6 +99,7 @@ class OutputsTest(support.TrainerTest):
                 (['Write=[outputNodeNames=HLast]'], "the writer has no block for the node 'HLast'"),
                 (['Write=[writer=[PosteriorProb=[dim=9000]]]'], 'a frame of 9000 numbers does not fit into an HTK file'),
                 (['Write=[writer=[PosteriorProb=[scpFile=none.scp]]]'], "the file 'none.scp' cannot be read: No such file"),
+                (['Write=[reader=[maxErrors=1]]'], 'with maxErrors utterances may be skipped'),
                 (['Write=[reader=[features=[scpFile=longer.scp]]]'], "'out.scp' lists 4 files, but the reader has 5 utterances")):
             self.write('longer.scp', ''.join(f'{u}=u{u % 4}.fea[0,0]\n' for u in range(5)))
             self.assertIn(words, self.run_trainer(['configFile=run.cntk', 'command=Write', *options], expect=2).text)
@@ -133,6 +134,18 @@ keep = 1
         text = self.run_trainer(['configFile=run.cntk', 'command=Train', 'modelPath=svd/net.dnn']).text
         self.assertIn("the network is that of 'svd/net.dnn.0'", text)
         self.assertEqual(len(support.epochs(text)), 3)
+
+    def test_tensors_that_are_not_factored_are_named(self):
+        self.write('run.cntk', '''
+command = Make:Factor
+Make = [ action = "edit" ; outputModelPath = "net.dnn" ; BrainScriptNetworkBuilder = {
+    x = Input {6} ; V = ParameterTensor {4:5:6} ; W = ParameterTensor {7:6}
+    y = Times (V, x, outputRank=2) ; z = W * x ; outputNodes = (y : z) } ]
+Factor = [ action = "SVD" ; modelPath = "net.dnn" ; outputModelPath = "small.dnn" ; nodeNameRegex = "[VW]" ; alignedSize = 1 ]
+''')
+        text = self.run_trainer(['configFile=run.cntk']).text
+        self.assertIn("SVD leaves 'V' [4 x 5 x 6] as it is", text)
+        self.assertIn("SVD of 'W' [7 x 6]", text)
 
     def test_mistakes_of_factoring(self):
         self.write('run.cntk', examples.config(epochs=1) + '''
@@ -184,6 +197,29 @@ Words = [
         self.assertIn('All output files up to date.', self.run_trainer(['configFile=words.cntk', 'traceLevel=1']).text)
         self.assertIn("the data file 'none.txt' cannot be read", self.run_trainer(['configFile=words.cntk', 'Words=[inputFile=none.txt]'], expect=2).text)
         self.assertIn('classes need outputWord2Cls', self.run_trainer(['configFile=words.cntk', 'Words=[outputWord2Cls=""]'], expect=2).text)
+
+    def test_names_of_classes(self):
+        """A reader and what is written number the names of one file alike."""
+        self.write('run.cntk', '''
+command = Make:Write
+modelPath = "net.dnn"
+Make = [ action = "edit" ; outputModelPath = "net.dnn" ; BrainScriptNetworkBuilder = [ y = Input(3) ; z = y * Constant(1) ; outputNodes = (z) ] ]
+Write = [
+    action = "write" ; outputPath = "out"
+    format = [ type = "category" ; labelMappingFile = "names.txt" ]
+    reader = [ readerType = "UCIFastReader" ; file = "table.txt" ; y = [ start = 0 ; labelDim = 3 ; labelMappingFile = "$names$" ] ]
+]
+names = "names.txt"
+''')
+        self.write('table.txt', 'dog\nbird\ncat\n')
+        self.write('names.txt', 'cat \ndog\r\n\tbird\n\n')
+        self.run_trainer(['configFile=run.cntk'])
+        self.assertEqual((self.directory / 'out.z').read_text(), 'dog\nbird\ncat\n')
+        self.write('good.txt', 'cat\ndog\nbird\n')
+        self.write('names.txt', 'cat\n\ndog\nbird\n')
+        for names in ('names.txt', 'good.txt'):  # of the reader and the writer, and of the writer alone
+            text = self.run_trainer(['configFile=run.cntk', 'command=Write', f'names={names}'], expect=None).text
+            self.assertIn('names.txt:2:1: error: an empty line among the names of classes', text)
 
     def test_a_reader_waits_for_a_file_of_the_same_run(self):
         self.make_speech()

@@ -88,6 +88,15 @@ class PredictTest(support.TrainerTest):
         self.assert_values([r[1:] for r in rows[1:]], [self.expected[i] for i in (0, 2, 4, 1, 3)])
         one = self.rows(self.predict('--input', 'pictures/1/3.png', '--input', 'pictures/0/2.png').stdout)
         self.assert_values([r[1:] for r in one[1:]], [self.expected[3], self.expected[2]])
+        # A factor on the pixels is one on the values: as those of a file in CTF.
+        self.write('scaled.ctf', ''.join(f'|features {" ".join(str(v / 255) for v in s)}\n' for s in SAMPLES))
+        scaled = [[float(v) for v in r[1:]] for r in self.rows(self.predict('--input', 'scaled.ctf').stdout)[1:]]
+        for factor in ('1/255', '0.00392156863'):
+            rows = self.rows(self.predict('--input', 'pictures', '--scale', factor).stdout)
+            self.assert_values([r[1:] for r in rows[1:]], [scaled[i] for i in (0, 2, 4, 1, 3)])
+        for factor in ('1/0', 'x', '1:255', '0'):
+            self.assertIn(f"--scale '{factor}' is no factor", self.predict('--input', 'pictures', '--scale', factor, expect=2).stderr)
+        self.assertIn('--scale is for images', self.predict('--input', 'data.ctf', '--scale', '1/255', expect=2).stderr)
         vector = NET.replace('(2:2:3)', '12').replace('net.dnn', 'vector.dnn')
         self.write('vector.cntk', vector)
         self.run_trainer(['configFile=vector.cntk'])

@@ -28,6 +28,14 @@ METHODS = {
     'warm start': (2, 'parallelizationMethod=DataParallelSGD;parallelizationStartEpoch=4', True),
 }
 
+NORMALIZED = '''BrainScriptNetworkBuilder = {
+        features = Input {2}; labels = Input {2}
+        h = Sigmoid (BatchNormalizationLayer {normalizationTimeConstant=300, blendTimeConstant=100} (LinearLayer {32} (features)))
+        z = LinearLayer {2} (h)
+        ce = CrossEntropyWithSoftmax (labels, z)
+        criterionNodes = (ce); outputNodes = (z)
+    }'''
+
 
 class PreemptionTest(support.TrainerTest):
     def prepare(self, name, options='', epochs=EPOCHS, samples=2000):
@@ -56,6 +64,7 @@ class PreemptionTest(support.TrainerTest):
         self.assertEqual(result.code, PREEMPTED, str(result))
         self.assertRegex(result.text, r'Stopped by SIG\w+ in epoch \d+ after \d+ minibatches', str(result))
         self.assertNotRegex(result.text, r'(?m)^-{20,}$', str(result))
+        self.assertNotIn('A second signal', result.text)  # mpiexec sends others to ranks that end later
 
     # Slow enough that the signal comes in the middle of an epoch.
     def slow(self, parallel):
@@ -80,6 +89,22 @@ class PreemptionTest(support.TrainerTest):
                     undisturbed, whole = self.prepare(folder + '-undisturbed', f'ParallelTrain=[{parallel}]')
                     self.run_trainer(undisturbed, ranks)
                     self.assertTrue((models / 'model.dnn').read_bytes() == (whole / 'model.dnn').read_bytes(), f'the model differs\n{result}')
+
+    def test_running_statistics(self):
+        """Those of each rank go on with it; the model has their mean."""
+        parallel = 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]'
+        models = {}
+        for name, options in (('whole', ''), ('often', 'checkpointEverySamples=600;'), ('stopped', '')):
+            arguments, models[name] = self.prepare(name, options + (self.slow(parallel) if name == 'stopped' else f'ParallelTrain=[{parallel}]'))
+            path = self.directory / name / 'run.cntk'
+            text = path.read_text(encoding='utf-8')
+            network = text[text.index('SimpleNetworkBuilder = ['):]
+            path.write_text(text.replace(network[:network.index(']') + 1], NORMALIZED), encoding='utf-8')
+            if name == 'stopped':
+                self.stopped_in_order(self.stop_within(arguments, models[name], 2, self.to_rank(1)))
+            self.run_trainer(arguments, 2)
+        for name in ('often', 'stopped'):
+            self.assertTrue((models[name] / 'model.dnn').read_bytes() == (models['whole'] / 'model.dnn').read_bytes(), name)
 
     def test_signals_and_ways(self):
         """Each signal, to a process without mpiexec, to any rank, to several, and USR1 through mpiexec, which passes it on."""

@@ -66,6 +66,11 @@ class RunAgainTest(support.TrainerTest):
         text = self.train('Train=[SGD=[maxEpochs=3]]').text
         self.assertIn("To continue training: 'models/model.dnn.ckp' is missing", text)
 
+    def test_settings_are_kept_of_every_training_that_has_something_to_do(self):
+        for epochs, kept in ((2, 2), (3, 3), (1, 3)):
+            self.train(f'Train=[SGD=[maxEpochs={epochs}]]')
+            self.assertRegex((self.directory / 'models/model.dnn.config').read_text(), rf'(?m)^ *maxEpochs = {kept}$')
+
     # --- the log
     def log(self, name='run.log'):
         return (self.directory / name).read_text()
@@ -94,6 +99,16 @@ class RunAgainTest(support.TrainerTest):
         self.assertEqual(len(support.epochs(self.log())), 4)
         self.train('stderr=run.log')  # there is a final model: nothing is trained, and nothing lost
         self.assertEqual(len(support.epochs(self.log())), 4)
+
+    def test_a_run_that_only_reads_the_model_appends(self):
+        self.write('test.ctf', examples.points(30, seed=2))
+        self.train('stderr=run.log', 'command=Train:Test')
+        before = self.log()
+        self.train('stderr=run.log', 'command=Test')
+        self.assertTrue(self.log().startswith(before))
+        self.assertEqual(self.log().count('Final Results'), 2)
+        self.train('stderr=run.log', 'command=Test', 'makeMode=false')
+        self.assertEqual(self.log().count('Final Results'), 1)
 
     # --- two runs on one model
     def endless(self, ranks=None):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run says when it does not do what its user expects: one group, divergence, an exchange that costs more than it gains."""
+"""What a run says when it does not do what its user expects: one group, divergence, an exchange that costs more than it gains, data
+that are damaged."""
 import examples
 import support
 
@@ -30,6 +31,17 @@ class WarningsTest(support.TrainerTest):
     def test_two_groups_are_nothing_to_talk_about(self):
         text = self.train('Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=size:2]]]', '--check', ranks=3)
         self.assertNotIn('one group', text)
+
+    # --- data, which are looked at before the log is open
+    def test_damaged_data_in_the_log(self):
+        self.write('train.ctf', examples.points(200).replace('\n', '\nnothing\n', 1))
+        damaged, told = 'Train=[reader=[maxErrors=3]]', ': warning: expected'
+        for words, ranks in (([], 2), (['--check'], 2), (['--check'], None)):
+            with self.subTest(words=words, ranks=ranks):
+                self.assertEqual(self.train(damaged, *words, ranks=ranks).count(f'train.ctf:2:1{told}'), 1)
+        self.train(damaged, 'stderr=log', ranks=2)
+        for log in ('log', 'log.rank1'):
+            self.assertEqual((self.directory / log).read_text().count(f'train.ctf:2:1{told}'), 1, log)
 
     # --- divergence
     DIVERGED = 'is more than twice that of the best constant prediction'

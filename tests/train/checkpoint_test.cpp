@@ -332,6 +332,36 @@ TEST(Checkpoint, AFinalModelOfFewerEpochsHidesNone) {
   });
 }
 
+TEST(Checkpoint, AModelOfATrainingThatEndedEarlyHasItsEpochs) {
+  const Directory d;
+  run_ranks(2, [&](Communicator& comm) {
+    Trial run(d / "m", 9, comm);
+    run.start();
+    run.epochs(3);
+    run.state.ended_early = 9;
+    run.save();
+    std::vector<std::string> warnings;
+    for (const std::int64_t epochs : {2, 3, 5, 9}) {
+      const auto point = find_resume_point(d / "m", epochs, comm, warnings);
+      ASSERT_TRUE(point);
+      EXPECT_TRUE(point->finished) << epochs;
+      EXPECT_EQ(point->model, d / "m");
+      EXPECT_EQ(point->epoch, 3);
+      EXPECT_EQ(point->ended_early, 9);
+    }
+    const auto point = find_resume_point(d / "m", 10, comm, warnings);
+    ASSERT_TRUE(point);
+    EXPECT_FALSE(point->finished);
+    EXPECT_EQ(point->model, d / "m");
+    EXPECT_EQ(point->epoch, 3);
+    EXPECT_TRUE(warnings.empty());
+    Trial longer(d / "m", 10, comm);
+    EXPECT_TRUE(longer.resume().empty());
+    EXPECT_EQ(longer.state.epoch, 3);
+    EXPECT_EQ(longer.residual, run.residual);
+  });
+}
+
 TEST(Checkpoint, ModelsOfARunThatKeptMoreAreRemoved) {
   const Directory d;
   run_ranks(1, [&](Communicator& comm) {

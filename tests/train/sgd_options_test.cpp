@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/printf.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -193,6 +194,27 @@ TEST(SgdOptions, KeysWithoutEffectAreAcceptedAndSaidOnce) {
   const Result r = read("maxEpochs=2\nlearningRatesPerMB=1\nunroll=false\nhsmoothingWeight=0.9");
   EXPECT_EQ(r.problems, "");
   EXPECT_EQ(r.notices.size(), 2u);
+}
+
+TEST(SgdOptions, SettingsThatOthersLeaveWithoutEffectAreNamed) {
+  const std::string ok = "maxEpochs=2\nlearningRatesPerMB=1\n";
+  const auto notices = [&](const std::string& text, const std::string& outside = "") {
+    const Result r = read(ok + text, outside);
+    EXPECT_EQ(r.problems, "") << text;
+    return fmt::format("{}", fmt::join(r.notices, "\n"));
+  };
+  EXPECT_EQ(notices("beta1=0.8"), "'beta1' in SGD has no effect with gradUpdateType = none");
+  EXPECT_EQ(notices("gradUpdateType=adam\nmomentumPerMB=0.9\nuseNAG=true\nbeta1=0.8"),
+            "'momentumPerMB' in SGD has no effect with gradUpdateType = adam\n"
+            "'useNAG' in SGD has no effect with gradUpdateType = adam");
+  EXPECT_EQ(notices("gradUpdateType=adam\nmomentumPerMB=0\nuseNAG=false"), "");
+  EXPECT_EQ(notices("gradUpdateType=fsAdagrad\nmomentumPerMB=0.9\nvarianceTimeConstant=1000"), "");
+  EXPECT_EQ(notices("gradUpdateType=adam", "useNAG=true\nmomentumPerMB=0.5\n"), "") << "not of the block itself";
+  EXPECT_EQ(notices("maxRewinds=2"), "'maxRewinds' in SGD has no effect without onNaN = rewind");
+  EXPECT_EQ(notices("maxRewinds=2\nnanRateFactor=0.1\nonNaN=rewind"), "");
+  EXPECT_EQ(notices("stallTimeout=20"), "");
+  EXPECT_EQ(notices("stallTimeout=20\nstallWarning=60"),
+            "'stallWarning' in SGD has no effect because stallTimeout = 20 ends the run before");
 }
 
 }  // namespace
