@@ -8,15 +8,18 @@ import numpy
 
 _NUMBER = r'[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)'
 _EPOCH = re.compile(r'Finished Epoch\[ *(\d+) of \d+\]: \[(\w+)\] (.*)')
+_BACK = re.compile(r'Loading \(rolling back to\) previous model .*\.(\d+)\.\s*$')
 _CRITERION = re.compile(rf'([A-Za-z_][\w.\[\]]*) = ({_NUMBER})(%?) \* \d+')
 _OTHERS = re.compile(rf'(totalSamplesSeen|learningRatePerSample|epochTime) ?= ?({_NUMBER})')
 
 
 def read_log(path, what='Training'):
-    """The 'Finished Epoch' lines of a log: {'epoch': array, 'ce': array, ...}. `what`: Training or Validate."""
+    """The 'Finished Epoch' lines of a log, without epochs that AutoAdjust has undone: {'epoch': array, 'ce': array, ...}. `what`: Training or Validate."""
     rows = {}  # an epoch that was trained again after an interruption is there twice: the later line counts
     with open(path, encoding='utf-8', errors='replace') as f:
         for line in f:
+            if back := _BACK.search(line):
+                rows = {epoch: row for epoch, row in rows.items() if epoch <= int(back.group(1))}
             match = _EPOCH.search(line)
             if not match or match.group(2) != what:
                 continue

@@ -20,7 +20,7 @@ struct EpochResult {
 struct LogResult {
   // Without those that AutoAdjust has undone. A resumed run's log may hold an epoch twice: the later one.
   std::vector<EpochResult> epochs;
-  Values test;                      // of the last "Final Results"
+  Values test;  // of the last "Final Results"
 };
 // Empty if there is no log yet.
 LogResult read_log(const std::string& path);

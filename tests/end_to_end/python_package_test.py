@@ -74,6 +74,13 @@ with open('m.jsonl', 'w') as f:
     f.write('{"step": 1, "loss": 2.5, "ranks": {"wait": 0.5}}\\n{"step": 2, "loss": null}\\n{"step": 3, "lo')
 metrics = tutti.read_metrics('m.jsonl')
 assert list(metrics['step']) == [1, 2] and metrics['loss'][0] == 2.5 and numpy.isnan(metrics['loss'][1]) and metrics['ranks/wait'][0] == 0.5
+with open('back.log', 'w') as f:
+    for epoch, ce in ((1, 0.5), (2, 0.25), (3, 9.0)):
+        f.write(f'Finished Epoch[ {epoch} of 4]: [Training] ce = {ce} * 40; totalSamplesSeen = {40 * epoch}\\n')
+    f.write('Loading (rolling back to) previous model with best training-criterion value: models/net.dnn.2.\\n')
+assert list(tutti.read_log('back.log')['ce']) == [0.5, 0.25]
+checkpoint = tutti.read_model('net.dnn.ckp')
+assert checkpoint.kind == 'checkpoint' and any(name.startswith('optimizer/') for name in checkpoint), list(checkpoint)
 data = open('net.dnn', 'rb').read()
 for cut in (0, 50, len(data) // 2, len(data) - 1):
     open('cut.dnn', 'wb').write(data[:cut])

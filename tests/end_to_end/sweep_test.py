@@ -258,6 +258,20 @@ for i in $(echo "${2#--array=}" | sed 's/%.*//; s/,/ /g'); do SLURM_ARRAY_TASK_I
         with open(self.directory / 'other/table.csv', encoding='utf-8') as f:
             self.assertIn('training.', f.readline())
 
+    def test_epochs_that_are_undone_do_not_count(self):
+        """The third epoch is much worse. AutoAdjust goes back to the second, and ends below the least rate."""
+        adjust = ('autoAdjustLR=adjustAfterEpoch;increaseLearnRateIfImproveMoreThan=-100;reduceLearnRateIfImproveLessThan=-100;'
+                  'learnRateIncreaseFactor=1e30;learnRateDecreaseFactor=1e-37')
+        self.sweep('config: run.cntk\nparameters: {hidden: [4, 8]}\noutput: out\nobjective: training.CrossEntropyWithSoftmax\narguments: [command=Train, '
+                   f'"Train=[SGD=[learningRatesPerMB=0.1;momentumPerMB=0;minLearningRatePerSample=1e-6;AutoAdjust=[{adjust}]]]"]\n')
+        for row in self.table():
+            log = (self.directory / 'out' / row['run'] / 'log').read_text()
+            epochs = support.epochs(log)
+            self.assertEqual([e['epoch'] for e in epochs], [1, 2, 3], log)
+            self.assertEqual((row['epochs'], row['state']), ('2', 'ended'))
+            self.assertAlmostEqual(float(row['training.CrossEntropyWithSoftmax']), epochs[1]['CrossEntropyWithSoftmax'][0], places=5)
+            self.assertIn(f'Result: after 2 of 3 epochs: CrossEntropyWithSoftmax = {epochs[1]["CrossEntropyWithSoftmax"][0]:.8f} *', log)
+
     def test_an_objective_that_no_log_holds(self):
         text = '''
 config: run.cntk

@@ -464,18 +464,19 @@ TEST(Checkpoint, RealKillsAtRandomMomentsNeverCostTheResult) {
 }
 
 // What the ranks have for themselves, and what becomes of it: residual values keep their sum over the ranks, owned ones
-// theirs and their places, own ones go on only with their rank.
+// theirs and their places, own ones go on only with their rank, and some only if the number of ranks is the same.
 struct RankState {
   explicit RankState(int rank) {
     const auto r = static_cast<float>(rank);
-    residual = {1 + r, 0.5f * r}, own = {10 + r}, plain = {100 + r};
+    residual = {1 + r, 0.5f * r}, own = {10 + r}, same = {20 + r}, plain = {100 + r};
     owned = std::vector<float>(4);
     owned[static_cast<std::size_t>(rank)] = 7 + r;
     knows = rank == 3;
   }
   void archive(Archive& a) {
     for (auto [name, v] :
-         {std::pair{sum_on_reshard_name("debt"), &residual}, {own_name("x"), &own}, {inherited_name("debt"), &more}}) {
+         {std::pair{sum_on_reshard_name("debt"), &residual}, {own_name("x"), &own}, {same_ranks_name("inner/x"), &same},
+          {inherited_name("debt"), &more}}) {
       const bool inherits = name.starts_with("inherited");
       if (a.loading() ? a.has(name) : !inherits)
         a(name, *v);
@@ -488,7 +489,7 @@ struct RankState {
     if (a.has(known)) a(known, knows);
   }
   bool knows = false;
-  std::vector<float> residual, own, plain, owned, more = std::vector<float>(2);
+  std::vector<float> residual, own, same, plain, owned, more = std::vector<float>(2);
 };
 
 TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
@@ -531,6 +532,7 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
         const int r = comm.rank();
         const bool is_new = r >= before;
         EXPECT_EQ(mine.own[0], is_new ? 0 : 10 + r);
+        EXPECT_EQ(mine.same[0], before == after ? 20 + r : 0);
         EXPECT_EQ(mine.plain[0], 100 + r % before);
         EXPECT_EQ(mine.residual[0], is_new ? 0 : 1 + r);
         for (int o = 0; o < 4; ++o)

@@ -45,5 +45,34 @@ TEST(FormatResults, JoinsWithSemicolons) {
             "errs = 25.000% * 4; ce = 0.50000000 * 4");
 }
 
+// Trials of rates name the epoch to come, and have no result.
+TEST(Report, TheResultIsThatOfTheLastEpochThatStands) {
+  Report report(ce, {errs}, 0, 0, 0, false);
+  const auto sums = [](double criterion) {
+    StepMetrics m;
+    m.samples = 10, m.criterion = criterion, m.criterion_count = 10, m.evaluations = {{1, 10}};
+    return m;
+  };
+  EXPECT_EQ(report.result(), "");
+  for (const int epoch : {1, 2, 3}) {
+    report.begin_epoch({.epoch = epoch, .epochs = 7});
+    report.add(sums(10 * epoch));
+    report.end_epoch({});
+    report.validation({{5.0 * epoch, 10}, {2, 10}});
+  }
+  report.begin_epoch({.epoch = 4, .epochs = 7, .prefix = "trial"});
+  report.add(sums(70));
+  report.end_trial(0.1, 10);
+  EXPECT_EQ(report.result(),
+            "after 3 of 7 epochs: ce = 3.00000000 * 10; errs = 10.000% * 10; on the validation data: ce = 1.50000000 * "
+            "10; errs = 20.000% * 10");
+  report.undo_epochs_after(1);
+  EXPECT_EQ(report.result(),
+            "after 1 of 7 epochs: ce = 1.00000000 * 10; errs = 10.000% * 10; on the validation data: ce = 0.50000000 * "
+            "10; errs = 20.000% * 10");
+  report.undo_epochs_after(0);
+  EXPECT_EQ(report.result(), "");
+}
+
 }  // namespace
 }  // namespace tutti::report_test
