@@ -23,7 +23,8 @@ struct GradientMismatch {
   double analytic = 0, numeric = 0;
 };
 
-// At a kink of the criterion, any gradient between those of the two sides is right. Afterwards the gradients are those of this minibatch; everything else is restored.
+// At a kink of the criterion, any gradient between those of the two sides is right. Afterwards the gradients are those
+// of this minibatch; everything else is restored.
 std::vector<GradientMismatch> check_gradients(Network&, const Batch&, const GradientCheckOptions& = {});
 
 }  // namespace tutti

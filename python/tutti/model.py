@@ -19,7 +19,8 @@ class Model(collections.abc.Mapping):
         self.graph = entries.get('graph', '')  # the network, as YAML
         self._values = {name[len('value/'):]: v for name, v in entries.items() if name.startswith('value/')}
         if kind == 'checkpoint':  # the state of the optimizer and of the ranks, by its full name
-            self._values |= {name: v for name, v in entries.items() if isinstance(v, numpy.ndarray) and not name.startswith('value/')}
+            self._values |= {name: v for name, v in entries.items()
+                             if isinstance(v, numpy.ndarray) and not name.startswith('value/')}
 
     def __getitem__(self, name):
         return self._values[name]

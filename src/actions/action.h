@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -65,6 +66,7 @@ struct ActionContext {
   config::Notices* notices = nullptr;
   std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
   std::set<std::string>* models_to_come = nullptr;  // files that earlier actions of this run will write
+  std::map<std::filesystem::path, std::string>* metrics_files = nullptr;  // and the commands whose training writes them
   // Their networks, if known before the run.
   std::map<std::string, std::shared_ptr<const graph::Graph>>* graphs_to_come = nullptr;
 
@@ -87,7 +89,7 @@ struct ActionContext {
   ActionContext for_running() const {
     ActionContext kept = *this;
     kept.problems = nullptr, kept.notices = nullptr, kept.seed = nullptr, kept.models_to_come = nullptr;
-    kept.graphs_to_come = nullptr;
+    kept.graphs_to_come = nullptr, kept.metrics_files = nullptr;
     return kept;
   }
 };

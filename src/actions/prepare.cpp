@@ -111,6 +111,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   std::vector<Prepared> prepared;
   std::vector<config::RunningCommand> commands;
   std::set<std::string> models_to_come;
+  std::map<std::filesystem::path, std::string> metrics_files;
   std::map<std::string, std::shared_ptr<const graph::Graph>> graphs_to_come;
   std::int64_t seed = 1 + top.seed_offset;
   ActionContext base;
@@ -123,6 +124,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.problems = &problems;
   base.notices = &notices;
   base.models_to_come = &models_to_come;
+  base.metrics_files = &metrics_files;
   base.graphs_to_come = &graphs_to_come;
   base.seed = &seed;
   for (const auto& name : top.command) {

@@ -59,6 +59,14 @@ std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communi
   return locks;
 }
 
+std::string model_of(const config::Record& command) {
+  try {
+    return command.string("modelPath", "");
+  } catch (const ConfigError&) {
+    return {};  // of a command that reads none
+  }
+}
+
 // A resumed run, and one that trains nothing and reads the model of an earlier run, append to the log: on all ranks or
 // on none.
 bool appends_to_log(const std::vector<Prepared>& actions, const config::CommandLine& line, const config::TopLevel& top,
@@ -67,7 +75,7 @@ bool appends_to_log(const std::vector<Prepared>& actions, const config::CommandL
   const bool trains = std::ranges::any_of(actions, [](const auto& p) { return !p.what->trained_model.empty(); });
   if (world.rank() == 0)
     for (const auto& p : actions) {
-      const std::string model = trains ? p.what->trained_model : line.config.block(p.command).string("modelPath", "");
+      const std::string model = trains ? p.what->trained_model : model_of(line.config.block(p.command));
       const bool continues = trains ? p.what->make_mode : top.make_mode;
       appends = appends || (continues && !model.empty() && earlier_run_left_files(model));
     }
@@ -164,7 +172,10 @@ MethodChoices settle_methods(int argc, const char* const* argv, const std::strin
 
 std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code) {
   const std::string directory = std::filesystem::current_path().string();
-  const auto refuse = [&code] { return code = wrong_configuration, nullptr; };
+  const auto refuse = [&] {
+    if (world.rank() == 0) log::release_warnings();
+    return code = wrong_configuration, nullptr;
+  };
   code = 0;
   auto run = std::make_unique<Run>();
   config::CommandLine line;
@@ -195,10 +206,10 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     if (world.rank() == 0) check_done_file(line.config, top, problems);
     problems.throw_if_any();
   });
-  if ((!ready || line.check || line.dry_run) && world.rank() == 0) log::release_warnings();
   if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check || line.dry_run) {
+    if (world.rank() == 0) log::release_warnings();
     print_check(world, *run, line, notices, settings_lines(actions, cpu, device, place, world), place.local_ranks,
                 device.device);
     if (line.dry_run) dry_run(*run, world);

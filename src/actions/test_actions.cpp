@@ -179,8 +179,9 @@ void report_classes(Network& network, Reader& reader, const ActionContext& conte
   ConfusionTable table = count_classes(network, reader, context, options, names);
   if (context.parallel) table.sum_over(*context.world);
   if (options.confusion_table) log::line(table.text(names));
-  if (!options.confusion_file.empty() && context.world->rank() == 0)
-    write_file(options.confusion_file, [&](std::ostream& out) { out << table.csv(names); });
+  if (options.confusion_file.empty() || context.world->rank() != 0) return;
+  create_directories(directory_of(options.confusion_file));
+  write_file(options.confusion_file, [&](std::ostream& out) { out << table.csv(names); });
 }
 
 // The numbered models of crossValidationInterval, and the final one.

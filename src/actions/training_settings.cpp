@@ -113,7 +113,9 @@ void make_metrics(const ActionContext& context, Training& t) {
       context.problem(block.value(key).where, fmt::format("{}: {}", key, why),
                       folder ? "name a folder that can be written" : "name a file that can be written");
     // Event files are named by the model.
-    else if (!folder && context.models_to_come && !context.models_to_come->insert(path).second)
+    else if (!folder && context.metrics_files &&
+             context.metrics_files->try_emplace(std::filesystem::absolute(path).lexically_normal(), t.command)
+                     .first->second != t.command)
       context.problem(block.value(key).where,
                       fmt::format("{}: another command of this run also writes '{}'", key, path),
                       "name another file in one of them");

@@ -29,15 +29,18 @@ std::optional<std::vector<std::string>> label_mapping_lines(const std::string& p
   if (!in) return {};
   std::vector<std::string> names;
   std::size_t empty = 0;  // the first empty line
-  std::size_t last = 0;   // the last name that is not blank
+  std::size_t last = 0;   // the last line that is not empty
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
     if (number == 1) line.erase(0, byte_order_mark_size(line));
     if (line.ends_with('\r')) line.pop_back();
-    if (line.empty() && empty == 0) empty = number;
     const std::string_view name = trimmed(line);
     names.emplace_back(name.empty() ? " " : name);
-    if (name.empty()) continue;
+    if (line.empty()) {
+      if (empty == 0) empty = number;
+      continue;
+    }
+    if (name.empty() && empty > 0) continue;
     last = number;
     if (empty > 0)
       throw ConfigError(line_place(path, empty, {}), "an empty line among the names of classes",

@@ -30,8 +30,10 @@ PlannedMethod method_of(const RunData& run) {
   PlannedMethod m{option_of(run, "ParallelTrain: parallelizationMethod"), "32",
                   std::atoi(option_of(run, "ranks").c_str()), 0};
   if (m.ranks <= 1) return {"none", "-", 1, 0};
-  for (const char* key : {"exchangeBits", "gradientBits"})
-    if (const std::string bits = option_of(run, "ParallelTrain: " + m.method + ": " + key); !bits.empty()) m.bits = bits;
+  for (const char* key : {"exchangeBits", "gradientBits"}) {
+    const std::string bits = option_of(run, "ParallelTrain: " + m.method + ": " + key);
+    if (!bits.empty()) m.bits = bits;
+  }
   if (m.method == "ASA")
     m.method = option_of(run, "ParallelTrain: ASA: exchange") == "weights" ? "ASA of weights" : "ASA of gradients";
   if (m.method == "ASGD") m.method = "DataParallelASGD";

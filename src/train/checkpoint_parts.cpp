@@ -25,7 +25,8 @@ void archive_common_state(Training& t, Archive& a) {
   t.grad_scaler.archive(a);
 }
 
-// State of the network that this rank has for itself. With another number of ranks, all start from the model's mean.
+// State of the network that this rank has for itself. With another number of ranks, all start from the model's mean;
+// those that update on their own, from that of rank q modulo P.
 void archive_own_state(Training& t, Archive& a) {
   for (auto& s : t.network->state()) {
     const auto own = t.own_statistics.find(s.name);

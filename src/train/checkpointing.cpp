@@ -348,6 +348,7 @@ void rewind(Training& t) {
 }
 
 void save_final_model(Training& t) {
+  if (t.progress.samples_in_epoch > 0) share_statistics(t);  // at the ends of epochs they are common
   t.progress.begin_epoch();
   const SavedWeights saved(t);
   store(t, t.progress.epoch < t.sgd.max_epochs ? t.sgd.max_epochs : 0);

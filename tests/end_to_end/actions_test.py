@@ -84,9 +84,9 @@ class ActionsTest(support.TrainerTest):
         self.write('names.txt', 'inside\noutside\n')
         seen = set()
         for ranks in (None, 2, 3):
-            options = 'confusionTable=true;confusionFile=table.csv;labelMappingFile=names.txt;minibatchSize=8'
+            options = 'confusionTable=true;confusionFile=new/table.csv;labelMappingFile=names.txt;minibatchSize=8'
             text = self.run_trainer(['configFile=run.cntk', 'command=Test', f'Test=[{options}]'], ranks).text
-            rows = [line.split(',') for line in (self.directory / 'table.csv').read_text().splitlines()]
+            rows = [line.split(',') for line in (self.directory / 'new/table.csv').read_text().splitlines()]
             self.assertEqual(rows[0], ['class', 'samples', 'precision', 'recall', 'f1', 'inside', 'outside'])
             counts = [[int(v) for v in row[5:]] for row in rows[1:]]
             self.assertEqual(sum(map(sum, counts)), 30)
@@ -95,7 +95,7 @@ class ActionsTest(support.TrainerTest):
             self.assertIn(f'accuracy {1 - errors:.4f}', text)
             self.assertAlmostEqual(float(rows[1][2]), counts[0][0] / max(counts[0][0] + counts[1][0], 1))
             self.assertAlmostEqual(float(rows[1][3]), counts[0][0] / sum(counts[0]))
-            seen.add((self.directory / 'table.csv').read_text())
+            seen.add((self.directory / 'new/table.csv').read_text())
         self.assertEqual(len(seen), 1)
         bad = self.run_trainer(['configFile=run.cntk', 'command=Test', 'Test=[confusionTable=true;labelMappingFile=no.txt]'], expect=2)
         self.assertIn("there is no file 'no.txt'", bad.text)

@@ -92,6 +92,8 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
 TEST(LabelMapping, TheNumberOfALineIsTheClass) {
   const TemporaryFile names("\xEF\xBB\xBF a b \n \r\n\tc\n\n  \n");
   EXPECT_EQ(label_mapping_lines(names.path()), (std::vector<std::string>{"a b", " ", "c"}));
+  const TemporaryFile blank_last("a\nb\n \n");
+  EXPECT_EQ(label_mapping_lines(blank_last.path()), (std::vector<std::string>{"a", "b", " "}));
   EXPECT_FALSE(label_mapping_lines("/nowhere"));
 }
 
