@@ -86,7 +86,7 @@ class Predictor {
     const std::int64_t minibatch = whole_number(words_, "--minibatch", 1, style_.files ? 32 : 256);
     network_.plan_evaluation(minibatch, names);
     input.reader->start_epoch({.minibatch = minibatch});
-    while (const Batch* batch = input.reader->next()) write(network_.forward(*batch).at(0), *batch, input.files);
+    while (const Batch* batch = input.reader->next()) write(network_.forward(*batch).at(0), input.files);
     return finish();
   }
 
@@ -107,11 +107,11 @@ class Predictor {
                                   : csv_writer(style_, out);
   }
 
-  void write(const Network::Output& output, const Batch& batch, const std::vector<std::string>& files) {
+  void write(const Network::Output& output, const std::vector<std::string>& files) {
     if (!output.per_sample)
       throw Error(fmt::format("'{}' has one value for all data, not one per sample\nfix: --node NODE", style_.node));
     if (!writer_) open(output);
-    const auto begins = sequences(output, batch);
+    const auto begins = output.sequence_begin;
     const std::size_t n = output.shape.elements();
     for (std::size_t s = 0; s + 1 < begins.size(); ++s, ++sequence_)
       for (std::int64_t c = begins[s]; c < begins[s + 1]; ++c) {
@@ -122,14 +122,6 @@ class Predictor {
             {sequence_, c - begins[s], files.empty() ? "" : files.at(static_cast<std::size_t>(sequence_)), values_});
         ++samples_;
       }
-  }
-
-  // Of the stream that has as many samples as the value.
-  static std::span<const std::int64_t> sequences(const Network::Output& output, const Batch& batch) {
-    if (!output.sequence_begin.empty()) return output.sequence_begin;
-    for (const auto& s : batch.streams)
-      if (s.columns == output.columns) return s.sequence_begin;
-    return batch.streams.at(0).sequence_begin;
   }
 
   std::string finish() {

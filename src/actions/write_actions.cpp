@@ -249,14 +249,6 @@ OpenOutput open_output(const WriteOptions& options, const std::string& node, con
   return o;
 }
 
-// The sequences of the stream that has as many samples as the node's value.
-std::span<const std::int64_t> sequences(const Batch& batch, const Network::Output& output) {
-  if (!output.sequence_begin.empty()) return output.sequence_begin;
-  for (const auto& s : batch.streams)
-    if (s.columns == output.columns) return s.sequence_begin;
-  return batch.streams.at(0).sequence_begin;
-}
-
 void write(const ActionContext& context, const WriteOptions& options, Reader& reader) {
   const auto network = evaluation_network(context, options.model_path, {});
   const auto nodes = nodes_to_write(context, options, network->graph());
@@ -275,7 +267,7 @@ void write(const ActionContext& context, const WriteOptions& options, Reader& re
   while (const Batch* batch = reader.next()) {
     const auto values = network->forward(*batch);
     for (std::size_t i = 0; i < values.size(); ++i)
-      outputs[i].writer->write(values[i], sequences(*batch, values[i]), minibatches);
+      outputs[i].writer->write(values[i], values[i].sequence_begin, minibatches);
     log::line(fmt::format("Minibatch[{}]: ActualMBSize = {}", minibatches, batch->samples));
     ++minibatches;
     samples += batch->samples;

@@ -15,8 +15,9 @@ void archive_average(Training&, Archive* to, bool loading);
 void archive_optimizer(Training&, Archive* to, bool loading);
 CheckpointParts parts_of(Training&, ModelView);
 
-// Within an epoch, each rank has running statistics of its own data. While this lives, they are the mean of the ranks,
-// which the model gets; the checkpoint keeps each rank's own beside it, and each rank goes on with them. Collective.
+// For a checkpoint within an epoch, when each rank has running statistics of its own data. The constructor replaces
+// them in the network by their mean over the ranks, which the model is saved with. The checkpoint also holds each
+// rank's own statistics, which the destructor restores. Collective.
 class SavedStatistics {
  public:
   explicit SavedStatistics(Training&);

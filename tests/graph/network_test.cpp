@@ -629,7 +629,7 @@ TEST(Network, SeveralDynamicAxes) {
   EXPECT_EQ(a.criterion_count, 6);
   EXPECT_EQ(c.criterion_count, 6);
   expect_near(gradients(*whole), gradients(*parts), 1e-5);
-  // Every value has the sequences of its own axis.
+  // The sequences of a value are those of the input on its axis.
   whole->plan_evaluation(6, {"tx", "ty"});
   const auto outputs = whole->forward(d.batch);
   EXPECT_TRUE(std::ranges::equal(outputs.at(0).sequence_begin, long_ones));
