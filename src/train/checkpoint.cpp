@@ -233,29 +233,30 @@ void check_writable(const std::string& model_path, std::size_t model_bytes) {
   std::error_code ignored;
   if (std::filesystem::is_directory(model_path, ignored))
     throw Error(fmt::format("modelPath '{}' is a directory; it must name a file", model_path));
-  // Removes directories that were created for the test: a check leaves nothing behind.
-  std::vector<std::filesystem::path> made;
-  for (std::filesystem::path d = directory_of(model_path); !d.empty() && !std::filesystem::exists(d, ignored);
-       d = d.parent_path())
-    made.push_back(d);
-  create_directories(directory_of(model_path));
-  const std::string probe = model_path + ".probe.tmp";
-  {
-    File file = File::create(probe);
-    const std::byte byte{};
-    file.write({&byte, 1});
-    file.close();
-  }
-  std::filesystem::remove(probe, ignored);
+  // In the nearest directory that exists: ranks and runs that start at once may all check, and none removes a directory
+  // in which another one writes.
+  namespace fs = std::filesystem;
+  fs::path folder = fs::absolute(directory_of(model_path), ignored);
+  std::size_t longest_name = 0;  // of a directory to come
+  for (; !fs::exists(fs::symlink_status(folder, ignored)) && folder.has_relative_path(); folder = folder.parent_path())
+    longest_name = std::max(longest_name, folder.filename().native().size());
   struct statvfs space {};
-  const bool known = ::statvfs(directory_of(model_path).c_str(), &space) == 0;
-  for (const auto& d : made) std::filesystem::remove(d, ignored);
+  const bool known = ::statvfs(folder.c_str(), &space) == 0;
+  if (known && longest_name > space.f_namemax)
+    throw Error(fmt::format("modelPath '{}' has a directory whose name is longer than {} characters", model_path,
+                            space.f_namemax));
+  const std::string probe = folder / (fs::path(model_path).filename().native() + ".probe.tmp");
+  File file = File::create(probe);
+  const std::byte byte{};
+  file.write({&byte, 1});
+  file.close();
+  fs::remove(probe, ignored);
   if (!known) return;
   // A model and its state, each about the size of the weights.
   const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize, wanted = 2 * model_bytes;
   if (available < wanted)
     throw Error(fmt::format("'{}' has {} MB free; a model and its checkpoint need about {} MB",
-                            directory_of(model_path), available >> 20, (wanted >> 20) + 1));
+                            folder.string(), available >> 20, (wanted >> 20) + 1));
 }
 
 }  // namespace tutti

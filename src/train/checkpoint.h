@@ -96,8 +96,8 @@ void discard_checkpoints(const std::string& model_path);
 // Removes the models and states of the epochs after `epoch`, of which `last` were begun. Rank 0.
 void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs);
 
-// Creates the directories, tests that they are writable, and compares the free space with the size of the first model
-// and state; leaves no files behind. Throws Error. Rank 0, before any training.
+// Tests that the directory is writable, or the nearest one above it that exists, and compares the free space with the
+// size of the first model and state; leaves nothing behind. Throws Error. Rank 0, before any training.
 void check_writable(const std::string& model_path, std::size_t model_bytes);
 
 // The parts of a checkpoint. Every rank passes its own.

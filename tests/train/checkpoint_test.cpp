@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <mutex>
@@ -577,8 +578,26 @@ TEST(Writable, LeavesNothingBehindAndSaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { check_writable(d / "a/b", 100); }),
             "modelPath '" + d / "a/b" + "' is a directory; it must name a file");
   spill(d / "file", "x");
-  EXPECT_NE(error_of([&] { check_writable(d / "file/m", 100); }).find("creating the directory"), std::string::npos);
+  EXPECT_NE(error_of([&] { check_writable(d / "file/m", 100); }).find("Not a directory"), std::string::npos);
+  std::filesystem::create_symlink(d / "gone", d / "link");
+  EXPECT_NE(error_of([&] { check_writable(d / "link/m", 100); }).find("No such file"), std::string::npos);
+  EXPECT_NE(error_of([&] { check_writable(d / (std::string(300, 'x') + "/m"), 100); }).find("longer than 255"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { check_writable(d / "m", std::size_t{1} << 60); }).find("MB free"), std::string::npos);
+}
+
+// As the ranks of `trainer simulate`, each with a training of its own, and the runs of a sweep do.
+TEST(Writable, SeveralMayCheckAtOnce) {
+  const Directory d;
+  std::vector<std::thread> all;
+  std::atomic<int> failed = 0;
+  for (int i = 0; i < 4; ++i)
+    all.emplace_back([&] {
+      for (int k = 0; k < 500; ++k) failed += !error_of([&] { check_writable(d / "a/b/m", 100); }).empty();
+    });
+  for (std::thread& t : all) t.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(d / "."));
 }
 
 }  // namespace
