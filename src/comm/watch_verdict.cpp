@@ -58,6 +58,12 @@ std::optional<WatchVerdict> judge(const std::vector<WatchedRank>& ranks, double 
     if (!least || place(r) < place(*least)) least = &r;
   }
   if (!least || !all_wait) return {};
+  for (const WatchedRank& r : ranks)
+    if (!r.linked && !r.done)
+      return verdict(kRankStalled, r,
+                     fmt::format("is late: all others wait for {:.1f} s, and its watchdog has never connected (it is "
+                                 "frozen since before, or a firewall lies between)",
+                                 idle(*least)));
   return verdict(
       kRankStalled, *least,
       fmt::format("is late: all ranks wait for each other for {:.1f} s, and none is behind it", idle(*least)));

@@ -259,8 +259,8 @@ struct Watchdog::Impl {
       if (p.seen.rank != 0 && !p.seen.linked) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", p.seen.rank);
     if (!missing.empty())
       log::warning(
-          fmt::format("the watchdogs of ranks {} have not connected (a firewall?): nobody will notice when "
-                      "these ranks freeze, and a signal cannot stop the run in good order",
+          fmt::format("the watchdogs of ranks {} have not connected (a firewall?): if one of them freezes, "
+                      "it is named only where all others wait for it, and a signal cannot stop the run in good order",
                       missing));
   }
 

@@ -65,6 +65,18 @@ TEST(Watch, OfRanksThatAllWaitTheOneBehind) {
   EXPECT_EQ(v->rank, 2);
 }
 
+TEST(Watch, OfRanksThatAllWaitTheOneThatNobodyHears) {
+  auto ranks = three();
+  for (WatchedRank& r : ranks) r.beat.waiting = true, r.beat.idle_ms = 11'000;
+  ranks[1].linked = false, ranks[1].beat = {};
+  auto v = judge(ranks, 10, 1);
+  ASSERT_TRUE(v);
+  EXPECT_EQ(v->rank, 1);
+  EXPECT_NE(v->text.find("never connected"), std::string::npos);
+  ranks[2].beat.idle_ms = 0;
+  EXPECT_FALSE(judge(ranks, 10, 1));
+}
+
 TEST(Watch, WhereARankIs) {
   WatchedRank r = three()[1];
   r.beat.epoch = 3, r.beat.minibatch = 17, r.beat.waiting = true, r.beat.bucket = 4, r.beat.peer = 2,
