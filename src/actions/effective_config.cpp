@@ -187,6 +187,7 @@ void write_settings_file(const std::string& model_path, const std::vector<Settin
     const std::string text = "# The settings of the training that writes this model; trainer diff compares them.\n" +
                              config::to_text(settings);
     file.write(std::as_bytes(std::span(text)));
+    file.sync();
     file.close();
     rename_durably(path + ".tmp", path);
   } catch (const Error& e) {
