@@ -40,27 +40,8 @@ if [ "${TUTTI_INSIDE-}" != "$system" ]; then
   exit
 fi
 
-# What this host needs to reach packages: proxies, passwords, certificates.
-proxies=()
-for name in http_proxy https_proxy ftp_proxy no_proxy; do
-  [ -z "${!name-}" ] || proxies+=("$name=${!name}")
-done
-# shellcheck disable=SC2016
-mirror_of_host() {
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E '^https?://.*/debian/$' | head -n 1 || true
-}
-settings_of_host() {
-  apt-config dump 2>/dev/null | grep -E '^Acquire::(http|https|Retries|ForceIPv|Check-Valid-Until|Check-Date)' | grep -v -- -Auto-Detect || true
-}
-copy_settings() {
-  settings_of_host >"$system/etc/apt/apt.conf.d/90host"
-  cp -r /etc/apt/auth.conf /etc/apt/auth.conf.d "$system/etc/apt/" 2>/dev/null || true
-  cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
-  if [ -d "$system/usr/local/share/ca-certificates" ]; then
-    cp -r /usr/local/share/ca-certificates/. "$system/usr/local/share/ca-certificates/"
-    inside root update-ca-certificates >/dev/null
-  fi
-}
+# shellcheck source=scripts/host_packages.sh
+source scripts/host_packages.sh
 
 # inside ACCOUNT COMMAND...: in the system, with what a fresh login has.
 inside() {
@@ -82,18 +63,13 @@ timed() {
 }
 
 make_system() {
-  mkdir -p "$system"
-  env "${proxies[@]}" debootstrap --variant=minbase "$release" "$system" "${MIRROR:-$(mirror_of_host)}" >"$system.log" 2>&1 || {
-    tail -n 20 "$system.log" >&2
-    die "debootstrap could not make '$release'; its log is $system.log"
-  }
-  rm "$system.log"
+  make_debian "$release" "$system"
+  cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
   mount --bind "$system" "$system" # some commands want their / to be a mount
   mount -t proc proc "$system/proc"
   mount --rbind /sys "$system/sys"
   mount --rbind /dev "$system/dev"
   mount -t tmpfs tmpfs "$system/dev/shm"
-  copy_settings
 }
 
 # run_inside ACCOUNT SCRIPT: one of the commands, where the sources lie.
