@@ -153,11 +153,14 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
   // of the result, and mapDims are the channels of the input.
   const bool of_original = g.transposed && in.rank() > 1 && kernel.size() == in.rank() && maps.size() > 0 &&
                            maps.last() == static_cast<double>(in.dims.back());
-  g.channel_axis = in.rank() > 1 &&
-                   (of_original || kernel.size() < in.rank() || kernel.last() == static_cast<double>(in.dims.back()));
+  g.groups = whole(number(node, "groups", 1));
+  // A kernel may name the channels that it sees, those of a group.
+  const auto seen = static_cast<double>(in.dims.back()) / std::max(1.0, static_cast<double>(g.groups));
+  g.channel_axis =
+      in.rank() > 1 && (of_original || kernel.size() < in.rank() || kernel.last() == seen ||
+                        kernel.last() == static_cast<double>(in.dims.back()));
   g.window.rank = spatial_rank(node, in, g.channel_axis);
   g.channels = g.channel_axis ? in.dims.back() : 1;
-  g.groups = whole(number(node, "groups", 1));
   for (std::size_t axis = 0; axis < g.window.rank; ++axis) {
     ImageWindow& w = g.window;
     w.in[axis] = in[axis];

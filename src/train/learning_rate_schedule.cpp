@@ -66,6 +66,7 @@ void LearningRateSchedule::check(config::Fields& f) const {
 void LearningRateSchedule::end_at(std::int64_t max_epochs, config::Fields& f) {
   if (shape != Shape::cosine && shape != Shape::polynomial) return;
   const double end = epochs > 0 ? epochs : static_cast<double>(max_epochs);
+  if (end == 0) return;  // maxEpochs = 0 trains nothing
   if (warmup_epochs > 0 && warmup_epochs >= end)
     f.problem("LearningRateSchedule",
               fmt::format("the warm-up of {:g} epochs must end before the schedule, which ends after epoch {:g}",

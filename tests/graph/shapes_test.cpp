@@ -117,6 +117,9 @@ TEST(Shapes, Convolution) {
   EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{11, 3}}, {"autoPadding", Numbers{1}}}), ConfigError);
   EXPECT_EQ(convolved(image, {{"sharing", Numbers{0}}}), (Shape{{8, 7, 7}}));
   EXPECT_THROW(convolved(image, {{"groups", 2.0}}), ConfigError);
+  for (const double seen : {2.0, 14.0})  // the channels of a group, or all
+    EXPECT_EQ(convolved(Shape{{10, 9, 14}}, {{"groups", 7.0}, {"kernelDims", Numbers{3, 3, seen}}}),
+              (Shape{{8, 7, 7}}));
   EXPECT_THROW(convolved(image, {{"kernelDims", Numbers{1, 2, 3, 4}}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"stride", Numbers{0}}}), ConfigError);
   EXPECT_THROW(convolved(image, {{"imageLayout", std::string("HCW")}}), ConfigError);

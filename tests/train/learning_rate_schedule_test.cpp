@@ -80,6 +80,10 @@ TEST(LearningRateSchedule, WarmUpAlone) {
   EXPECT_EQ(r.at(9), 1);
 }
 
+TEST(LearningRateSchedule, NoEpochsNeedNoRoom) {
+  EXPECT_EQ(read("shape = cosine; warmupEpochs = 0.5", "maxEpochs = 0").problems, "");
+}
+
 TEST(LearningRateSchedule, BrokenRulesAreNamed) {
   const auto says = [](const std::string& block, const char* what, const char* sgd = "") {
     const std::string text = read(block, sgd).problems;
