@@ -60,8 +60,8 @@ void on_signal(int number) {
 
 }  // namespace
 
+// What was asked and decided in the training before stays: it stops this one, too.
 StopSignals::StopSignals() {
-  got = 0, asked = -1, last = kNever, decided_by = 0, code_when_saved = -1;
   fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   struct sigaction action {};
   action.sa_handler = on_signal;

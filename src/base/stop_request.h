@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once.
+// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once. A stop that comes too
+// late for one training of the run is one of the next.
 class StopSignals {
  public:
   StopSignals();
@@ -25,8 +26,8 @@ int signal();
 int deciding_signal();
 int wake_fd();  // readable once a signal came; -1 outside of StopSignals
 
-// Of the training thread: whether the minibatch at this position may begin. Positions grow; all ranks count alike.
-// Blocks while the ranks agree.
+// Of the training thread: whether the minibatch at this position may begin. Positions grow throughout the run, over all
+// its trainings; all ranks count alike. Blocks while the ranks agree.
 bool admits(std::int64_t position);
 
 // Of the watchdog. From now on admits() blocks. Returns the last position that it was asked about, -1 if none.

@@ -68,8 +68,9 @@ void remove_outdated(const CheckpointFiles& f, std::int64_t epoch) {
   };
   const auto model = [&](std::int64_t e) { return model_name(f.model_path, e, f.max_epochs); };
   // The previous states stay: a restart falls back on them if this one turns out to be damaged.
-  if (!f.keep_all) remove_older(f.keep, [&](std::int64_t e) { return checkpoint_name(model(e)); });
-  if (f.keep_models > 0) remove_older(f.keep_models, model);
+  const auto state = [&](std::int64_t e) { return checkpoint_name(model(e)); };
+  if (!f.keep_all) remove_older(f.keep, state);
+  if (f.keep_models > 0) remove_older(f.keep_models, model), remove_older(f.keep_models, state);
 }
 
 void write(BackgroundWriter* writer, BackgroundWriter::Job job) {
@@ -137,11 +138,14 @@ std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communi
 
 void remove_older_models(const CheckpointFiles& f, std::int64_t epoch) {
   if (f.keep_models == 0) return;
-  std::vector<std::int64_t> older;
+  std::vector<std::string> older;
   each_numbered_file(f.model_path, [&](std::int64_t e, std::string_view end) {
-    if (end.empty() && e <= epoch - f.keep_models) older.push_back(e);
+    const std::string model = numbered_model_name(f.model_path, e);
+    if (e > epoch - f.keep_models) return;
+    if (end.empty()) older.push_back(model);
+    if (end == checkpoint_name("")) older.push_back(checkpoint_name(model));
   });
-  for (const std::int64_t e : older) remove(numbered_model_name(f.model_path, e));
+  for (const std::string& name : older) remove(name);
 }
 
 void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs) {

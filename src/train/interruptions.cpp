@@ -15,14 +15,19 @@
 namespace tutti {
 namespace {
 
+// Epochs and trials that this thread has begun in the run, also those that are trained again.
+thread_local std::int64_t passes = 0;
+
 const char* signal_name(int signal) { return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGUSR1"; }
 
 }  // namespace
 
+void begin_pass() { ++passes; }
+
 bool may_begin(const Training& t, std::int64_t minibatch) {
   constexpr std::int64_t most = std::int64_t{1} << 40;  // minibatches of an epoch
   now_at(t.progress.epoch + 1, minibatch);
-  return stop_request::admits(t.progress.epoch * most + minibatch);
+  return stop_request::admits(passes * most + minibatch);
 }
 
 void stop_run(Training& t, bool saves) {
@@ -36,7 +41,8 @@ void stop_run(Training& t, bool saves) {
                   signal_name(signal), t.progress.epoch + 1, t.progress.minibatches_in_epoch,
                   saved ? fmt::format("The state is in '{}'", mid_epoch_name(t.model_path, t.progress.epoch))
                   : t.progress.samples_in_epoch > 0 ? "The last checkpoint is that of the epoch before"
-                                                    : "The state is that of the end of the epoch before",
+                  : t.progress.epoch > 0            ? "The state is that of the end of the epoch before"
+                                                    : "Nothing is trained yet",
                   static_cast<int>(kPreempted)));
   stop_request::state_saved(kPreempted);
   throw StopRun{kPreempted};

@@ -211,6 +211,7 @@ std::optional<EpochRun> start_epoch(Training& t) {
   if (t.warm_start.parallel_throughout(t.progress.epoch)) begin_parallel(t);
   announce_epoch(t, run.settings);
   begin_report(t, run.settings.minibatch, "");
+  begin_pass();
   run.start = Clock::now();
   run.settings.bears_nan = bears_nan(t);
   t.times = {};
@@ -300,6 +301,7 @@ bool prepare(Training& t) {
 StepMetrics run_trial(Training& t, const EpochSettings& settings, const char* prefix, std::int64_t samples) {
   if (t.warm_start.parallel_throughout(t.progress.epoch)) begin_parallel(t);
   begin_report(t, settings.minibatch, prefix);
+  begin_pass();
   EpochRun run{.settings = settings, .until = samples + 1};
   run.settings.bears_nan = run.settings.trial = true;
   t.times = {};

@@ -131,8 +131,9 @@ void run_phase(Training&, const Phase&);
 double scheduled_rate(const Training&, double listed_rate, double sample_of_epoch);
 StepRates step_rates(const Training&, const EpochSettings&, const Batch&);
 
-// src/train/interruptions.cpp. Whether this minibatch of the epoch, from 1, is computed: not if a signal has stopped
-// the run before it.
+// src/train/interruptions.cpp. Of every epoch and trial, before its first minibatch, on all ranks.
+void begin_pass();
+// Whether this minibatch of the epoch, from 1, is computed: not if a signal has stopped the run before it.
 bool may_begin(const Training&, std::int64_t minibatch);
 // All ranks are at one minibatch, and nothing is in flight: saves, and throws StopRun. Collective.
 [[noreturn]] void stop_run(Training&, bool saves);

@@ -90,6 +90,28 @@ class PreemptionTest(support.TrainerTest):
                     self.run_trainer(undisturbed, ranks)
                     self.assertTrue((models / 'model.dnn').read_bytes() == (whole / 'model.dnn').read_bytes(), f'the model differs\n{result}')
 
+    def test_a_late_signal_stops_the_next_training(self):
+        """It comes in the last minibatch of a training, which ends; the next one begins nothing, and goes on when started again."""
+        arguments, models = self.prepare('late', 'maxEpochs=1;ParallelTrain=[faultHook=[rank=0;firstStep=50;steps=1;sleep=3]]')
+        path = self.directory / 'late/run.cntk'
+        text = path.read_text(encoding='utf-8')
+        second = text[text.index('Train = ['):text.index('Test = [')].replace('Train = [', 'Second = [ modelPath = "models/second.dnn"', 1)
+        path.write_text(text + second, encoding='utf-8')
+        arguments += ['command=Train:Second', 'stderr=log']
+        run = self.start_trainer(arguments, 2)
+        log = self.directory / 'late/log'
+        while run.running() and not (log.exists() and 'minibatch loop' in log.read_text(encoding='utf-8')):
+            time.sleep(0.01)
+        time.sleep(1.5)
+        self.to_rank(1)(run)
+        result = run.wait()
+        self.assertEqual(result.code, PREEMPTED, str(result))
+        self.assertIn('Stopped by SIGTERM in epoch 1 after 0 minibatches. Nothing is trained yet', log.read_text(encoding='utf-8'))
+        self.assertTrue((models / 'model.dnn').exists())
+        self.assertFalse((models / 'second.dnn.1').exists())
+        self.run_trainer(arguments, 2)
+        self.assertTrue((models / 'second.dnn').exists())
+
     def test_running_statistics(self):
         """Those of each rank go on with it; the model has their mean."""
         parallel = 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]'

@@ -374,6 +374,7 @@ TEST(Checkpoint, ModelsOfARunThatKeptMoreAreRemoved) {
   remove_older_models(files, 6);
   EXPECT_TRUE(std::filesystem::exists(d / "m.0"));
   files.keep_models = 2;
+  spill(d / "m.1.ckp", "a state whose model is gone");  // as keepCheckPointFiles leaves it
   remove_older_models(files, 6);
   EXPECT_EQ(d.files(), (std::vector<std::string>{"m.5", "m.5.ckp", "m.6", "m.6.ckp"}));
 }
