@@ -24,6 +24,18 @@ std::size_t dims_product(std::span<const std::uint64_t> dims) {
   return std::accumulate(dims.begin(), dims.end(), std::size_t{1}, std::multiplies<>());
 }
 
+// Whether `dims` are `own` with neighbours put together, so that the values have the same order. Axes of one element
+// count for nothing.
+bool merges(std::span<const std::uint64_t> own, std::span<const std::uint64_t> dims) {
+  std::size_t next = 0;
+  for (const std::uint64_t d : dims) {
+    std::uint64_t product = 1;
+    while (product < d && next < own.size()) product *= own[next++];
+    if (product != d) return false;
+  }
+  return dims_product(own.subspan(next)) == 1;
+}
+
 InputArray read_array(const Network::Input& input, const std::string& path, bool sequences) {
   interchange::NpyArray a = interchange::read_npy(path);
   InputArray read{std::move(a.values)};
@@ -38,7 +50,7 @@ InputArray read_array(const Network::Input& input, const std::string& path, bool
   };
   // The axes of the input count before their product: (T, 1) is one sequence for an input of one element.
   std::size_t front = front_axes([&](auto rest) { return std::ranges::equal(rest, own); });
-  if (front == 0) front = front_axes([&](auto rest) { return dims_product(rest) == read.elements; });
+  if (front == 0) front = front_axes([&](auto rest) { return merges(own, rest); });
   if (front > 0) {
     read.sequences = sequences && front == 1 ? 1 : a.shape[0];
     if (sequences) read.steps = a.shape[front - 1];

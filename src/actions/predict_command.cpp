@@ -80,7 +80,9 @@ class Predictor {
                         "choose one: --node NODE");
     style_.node = names[0];
     style_.sequences = goes_through_sequences(network_.graph(), nodes[0]);
-    const PredictInput input = open_input(words_, network_.graph(), network_.inputs_for(names), style_.sequences);
+    const auto inputs = network_.inputs_for(names);
+    if (inputs.empty()) refuse_constant();
+    const PredictInput input = open_input(words_, network_.graph(), inputs, style_.sequences);
     style_.files = !input.files.empty();
     network_.bind(input.reader->streams());
     const std::int64_t minibatch = whole_number(words_, "--minibatch", 1, style_.files ? 32 : 256);
@@ -91,6 +93,10 @@ class Predictor {
   }
 
  private:
+  [[noreturn]] void refuse_constant() const {
+    throw Error(fmt::format("'{}' has one value for all data, not one per sample\nfix: --node NODE", style_.node));
+  }
+
   void open(const Network::Output& output) {
     style_.shape = output.shape;
     style_.classes = class_names(words_, style_.node, output.shape.elements());
@@ -108,8 +114,7 @@ class Predictor {
   }
 
   void write(const Network::Output& output, const std::vector<std::string>& files) {
-    if (!output.per_sample)
-      throw Error(fmt::format("'{}' has one value for all data, not one per sample\nfix: --node NODE", style_.node));
+    if (!output.per_sample) refuse_constant();
     if (!writer_) open(output);
     const auto begins = output.sequence_begin;
     const std::size_t n = output.shape.elements();
@@ -118,8 +123,8 @@ class Predictor {
         const auto values = output.values.subspan(static_cast<std::size_t>(c) * n, n);
         values_.assign(values.begin(), values.end());
         if (words_.has("--softmax")) soften_values(values_);
-        writer_->write(
-            {sequence_, c - begins[s], files.empty() ? "" : files.at(static_cast<std::size_t>(sequence_)), values_});
+        writer_->write({samples_, sequence_, c - begins[s],
+                        files.empty() ? "" : files.at(static_cast<std::size_t>(sequence_)), values_});
         ++samples_;
       }
   }

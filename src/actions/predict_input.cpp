@@ -197,7 +197,7 @@ PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>
   const auto list = std::make_shared<TemporaryFile>(map);
   std::string features = fmt::format("width = {}; height = {}; channels = {}; mbFormat = \"{}\"", size.width,
                                      size.height, size.channels, size.channels_first ? "nhwc" : "nchw");
-  features += fmt::format("; cropType = \"center\"; sideRatio = {}", words.value("--crop", "1"));
+  if (words.has("--crop")) features += fmt::format("; cropType = \"center\"; sideRatio = {}", words.value("--crop"));
   if (words.has("--mean")) features += fmt::format("; meanFile = {}", quoted_setting(words.value("--mean")));
   input.reader = reader_of_block(fmt::format(
       "readerType = \"ImageReader\"\nfile = {}\nrandomize = false\n{} = [ {} ]\npredictNoLabels = [ labelDim = 1 ]",

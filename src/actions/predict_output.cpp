@@ -42,7 +42,7 @@ class CsvWriter final : public PredictionWriter {
     if (style_.sequences)
       fields = {fmt::format("{}", s.sequence), fmt::format("{}", s.step)};
     else
-      fields = {style_.files ? csv_field(s.file) : fmt::format("{}", s.sequence)};
+      fields = {style_.files ? csv_field(s.file) : fmt::format("{}", s.number)};
     if (style_.names_class())
       for (const std::size_t i : largest(s.values, std::max<std::size_t>(style_.top, 1)))
         fields.push_back(csv_field(class_name(style_, i))), fields.push_back(fmt::format("{}", s.values[i]));
@@ -92,7 +92,7 @@ class JsonWriter final : public PredictionWriter {
     else if (style_.files)
       text += fmt::format("{{\"file\": {}", interchange::json_quoted(s.file));
     else
-      text += fmt::format("{{\"sample\": {}", s.sequence);
+      text += fmt::format("{{\"sample\": {}", s.number);
     if (style_.top > 0) {
       std::vector<std::string> best;
       for (const std::size_t i : largest(s.values, style_.top))

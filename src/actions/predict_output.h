@@ -23,9 +23,9 @@ struct PredictionStyle {
   bool names_class() const { return !classes.empty() || top > 0; }
 };
 
-// A sample: its number or file, or sequence and step.
+// A sample: its number or file; where samples are steps of sequences, also its sequence and step.
 struct PredictedSample {
-  std::int64_t sequence = 0, step = 0;
+  std::int64_t number = 0, sequence = 0, step = 0;
   std::string file;
   std::span<const float> values;
 };

@@ -77,6 +77,11 @@ class PredictTest(support.TrainerTest):
         self.write('other.ctf', ''.join(f'|pixels {" ".join(map(str, s))}\n' for s in SAMPLES))
         again = self.rows(self.predict('--input', 'other.ctf', '--map', 'features=pixels', '--minibatch=2').stdout)
         self.assert_values([r[1:] for r in again[1:]])
+        # Without recurrence the lines of a sequence are samples like all others.
+        self.write('ids.ctf', ''.join(f'{i // 3} |features {" ".join(map(str, s))}\n' for i, s in enumerate(SAMPLES)))
+        rows = self.rows(self.predict('--input', 'ids.ctf').stdout)
+        self.assertEqual([r[0] for r in rows], ['sample', '0', '1', '2', '3', '4'])
+        self.assert_values([r[1:] for r in rows[1:]])
 
     def test_images(self):
         for i, s in enumerate(SAMPLES):
@@ -105,6 +110,16 @@ class PredictTest(support.TrainerTest):
         of_vector = self.run_trainer(['predict', 'vector.dnn', '--input', 'pictures', '--size', '2:2:3']).stdout
         self.assert_values([r[1:] for r in self.rows(of_vector)[1:]], [expected[i] for i in (0, 2, 4, 1, 3)])
         self.assertIn('--size', self.run_trainer(['predict', 'vector.dnn', '--input', 'pictures'], expect=2).stderr)
+        # An image that is not square is taken whole, as ImageReader does; only --crop takes its center.
+        s = SAMPLES[0]
+        (self.directory / 'wide.png').write_bytes(png(3, 4, [[(s[8 + x], s[4 + x], s[x]) for x in range(3)] for _ in range(4)]))
+        self.write('wide.ctf', '|features ' + ' '.join(str(s[c + x]) for c in (0, 4, 8) for _ in range(4) for x in range(3)) + '\n')
+        self.write('wide.cntk', NET.replace('(2:2:3)', '(3:4:3)').replace('net.dnn', 'wide.dnn').replace('dim = 12', 'dim = 36').replace('data.ctf', 'wide_train.ctf'))
+        self.write('wide_train.ctf', ''.join(f'|features {" ".join(["1"] * 36)} |labels 1 0 0\n' for _ in range(3)))
+        self.run_trainer(['configFile=wide.cntk'])
+        of_values = self.rows(self.run_trainer(['predict', 'wide.dnn', '--input', 'wide.ctf']).stdout)[1][1:]
+        of_image = self.rows(self.run_trainer(['predict', 'wide.dnn', '--input', 'wide.png']).stdout)[1][1:]
+        self.assert_values([of_image], [[float(v) for v in of_values]])
         self.assertIn('does not make the 12 values', self.run_trainer(['predict', 'vector.dnn', '--input', 'pictures', '--size=2:2:1'], expect=2).stderr)
         (self.directory / 'pictures/broken.png').write_bytes(b'\x89PNG\r\n\x1a\nxx')
         self.assertIn('broken.png', self.predict('--input', 'pictures', expect=2).stderr)
@@ -119,6 +134,9 @@ class PredictTest(support.TrainerTest):
             self.assert_values([struct.unpack_from('<3f', data, 128 + 12 * i) for i in range(5)])
         (self.directory / 'x.npy').write_bytes(npy((4, 15), flat))
         self.assertIn("'features' needs (samples, 3, 2, 2)", self.predict('--input', 'x.npy', expect=2).stderr)
+        for shape in ((5, 2, 2, 3), (5, 4, 3), (5, 2, 6)):  # as many values in another order
+            (self.directory / 'x.npy').write_bytes(npy(shape, flat))
+            self.assertIn("'features' needs (samples, 3, 2, 2)", self.predict('--input', 'x.npy', expect=2).stderr)
 
     def test_classes(self):
         softmax = [[math.exp(v - max(e)) for v in e] for e in self.expected]
