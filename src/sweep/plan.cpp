@@ -42,12 +42,7 @@ class PlanReader {
       fail(e.mark, fmt::format("this is no YAML: {}", e.msg), "docs/sweep.md shows a file");
     }
     if (!root.IsMap()) fail(root.Mark(), "a sweep is a list of key: value", "docs/sweep.md shows a file");
-    for (const auto& entry : root) {
-      const std::string key = entry.first.as<std::string>();
-      if (std::ranges::find(kKeys, key) == kKeys.end())
-        fail(entry.first.Mark(), fmt::format("a sweep has no '{}'", key),
-             did_you_mean(key, kKeys, "keys: config, arguments, parameters, method, ..."));
-    }
+    check_keys(root, kKeys, "a sweep", "keys: config, arguments, parameters, method, ...");
     read(root);
     return std::move(plan_);
   }
@@ -59,6 +54,25 @@ class PlanReader {
 
   [[noreturn]] void fail(const YAML::Mark& at, std::string message, std::string fix) const {
     throw ConfigError(place(at), std::move(message), std::move(fix));
+  }
+
+  std::string name(const YAML::Node& key) const {
+    if (!key.IsScalar()) fail(key.Mark(), "a key must be a word", "docs/sweep.md shows a file");
+    return key.Scalar();
+  }
+
+  // The map has no other keys, and each at most once.
+  void check_keys(const YAML::Node& map, const std::vector<std::string>& known, const char* what,
+                  const std::string& fix) const {
+    std::vector<std::string> given;
+    for (const auto& entry : map) {
+      const std::string key = name(entry.first);
+      if (std::ranges::find(known, key) == known.end())
+        fail(entry.first.Mark(), fmt::format("{} has no '{}'", what, key), did_you_mean(key, known, fix));
+      if (std::ranges::find(given, key) != given.end())
+        fail(entry.first.Mark(), fmt::format("'{}' is given twice", key), "keep one of them");
+      given.push_back(key);
+    }
   }
 
   template <class T>
@@ -104,6 +118,9 @@ class PlanReader {
     read_objective(root);
     if (const YAML::Node epochs = root["epochs"]) {
       if (plan_.method != Method::halving) fail(epochs.Mark(), "'epochs' belongs to method: halving", "remove it");
+      const std::string example = "epochs: {first: 1, factor: 3}";
+      if (!epochs.IsMap()) fail(epochs.Mark(), "'epochs' must have first and factor", example);
+      check_keys(epochs, {"first", "factor"}, "'epochs'", example);
       plan_.first_epochs = number(epochs, "first", 1, 1);
       plan_.factor = number(epochs, "factor", 3, 2);
     }
@@ -157,8 +174,11 @@ class PlanReader {
            "parameters: then lines such as Train.SGD.minibatchSize: [64, 128]");
     for (const auto& entry : all) {
       Parameter p;
-      p.key = entry.first.as<std::string>();
+      p.key = name(entry.first);
       p.at = place(entry.first.Mark());
+      if (std::ranges::any_of(plan_.parameters, [&](const auto& q) { return config::equal_keys(q.key, p.key); }))
+        fail(entry.first.Mark(), fmt::format("the parameter '{}' is given twice", p.key),
+             "name all of its values in one list");
       if (entry.second.IsMap())
         read_range(entry.second, p);
       else
@@ -169,12 +189,7 @@ class PlanReader {
   }
 
   void read_range(const YAML::Node& node, Parameter& p) {
-    for (const auto& entry : node) {
-      const std::string key = entry.first.as<std::string>();
-      if (key != "from" && key != "to" && key != "scale" && key != "integer")
-        fail(entry.first.Mark(), fmt::format("a range has no '{}'", key),
-             "{from: 0.01, to: 1, scale: log, integer: false}");
-    }
+    check_keys(node, {"from", "to", "scale", "integer"}, "a range", "{from: 0.01, to: 1, scale: log, integer: false}");
     if (plan_.method == Method::grid)
       fail(node.Mark(), fmt::format("a grid needs the values of '{}'", p.key), "a list, or method: random");
     if (!node["from"] || !node["to"])

@@ -49,11 +49,13 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> values;  // parameter and value
   std::string folder;                                       // output/name
   std::string log() const { return folder + "/log"; }
+  std::string output() const { return folder + "/output"; }  // what it says besides
 };
 std::vector<Run> make_runs(const Plan&);
 
 // The words after the program's name that start a run. Reads the config, to redirect every file that it writes to the
-// folder of the run. `until`: only trains, up to that epoch; 0 = everything.
+// folder of the run. `until`: pauses in the training, after that epoch; 0 = everything. A training that has ended
+// before, as by patience, is not continued.
 struct RunWords {
   std::vector<std::string> words;
   bool whole = true;  // nothing is left to do after it

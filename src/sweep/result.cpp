@@ -40,6 +40,22 @@ std::optional<Score> pick(const Values& values, const std::string& name, const c
   return v ? std::optional(Score{fmt::format("{}.{}", of, name), *v}) : std::nullopt;
 }
 
+// The trainings that end early; `command`: the one that the log has come to.
+void note_end(const std::string& line, const std::string& command, LogResult& result) {
+  static const Pattern patience(R"(^Training ends after epoch \d+ of (\d+): )");
+  static const Pattern summary(R"(^Result: after (\d+) of (\d+) epochs)");
+  if (line.starts_with("Training ends"))
+    if (const auto m = patience.search(line)) result.ended_early[command] = std::atoi((*m)[1].c_str());
+  if (line.starts_with("Result: "))
+    if (const auto m = summary.search(line); m && std::atoi((*m)[1].c_str()) < std::atoi((*m)[2].c_str()))
+      result.ended_early[command] = std::atoi((*m)[2].c_str());
+}
+
+void write_line(const std::string& path, const std::string& line) {
+  write_file(path + ".tmp", [&](std::ostream& out) { out << line << "\n"; });
+  std::filesystem::rename(path + ".tmp", path);
+}
+
 }  // namespace
 
 LogResult read_log(const std::string& path) {
@@ -47,15 +63,21 @@ LogResult read_log(const std::string& path) {
   static const Pattern final(R"(Final Results: Minibatch\[1-\d+\]: (.*))");
   // AutoAdjust undoes the epochs after that of the model, whose name ends in the number.
   static const Pattern back(R"(Loading \(rolling back to\) previous model .*\.(\d+)\.\s*$)");
+  static const Pattern heading(R"(^# (.+) command \(\w+ action\))");
   LogResult result;
+  std::string command;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (in.eof()) break;  // a line that is still being written
     if (const auto m = final.search(line)) result.test = values_in((*m)[1]);
     if (const auto m = back.search(line))
       std::erase_if(result.epochs, [&](const EpochResult& e) { return e.epoch > std::atoi((*m)[1].c_str()); });
+    if (line.starts_with("# "))
+      if (const auto m = heading.search(line)) command = (*m)[1];
+    note_end(line, command, result);
     const auto m = epoch.search(line);
     if (!m) continue;
+    result.ended_early.erase(command);
     const int number = std::atoi((*m)[1].c_str());
     auto at = std::ranges::find_if(result.epochs, [&](const EpochResult& e) { return e.epoch == number; });
     if (at == result.epochs.end()) at = result.epochs.insert(at, EpochResult{number, 0, {}, {}});
@@ -114,9 +136,19 @@ std::optional<Ended> read_ended(const Run& run) {
 }
 
 void write_ended(const Run& run, const Ended& e) {
-  const std::string path = run.folder + "/ended";
-  write_file(path + ".tmp", [&](std::ostream& out) { out << fmt::format("{} {:.3f}\n", e.code, e.seconds); });
-  std::filesystem::rename(path + ".tmp", path);
+  write_line(run.folder + "/ended", fmt::format("{} {:.3f}", e.code, e.seconds));
+}
+
+double read_seconds(const Run& run) {
+  std::ifstream in(run.folder + "/seconds");
+  double seconds = 0;
+  return in >> seconds ? seconds : 0;
+}
+
+double add_seconds(const Run& run, double more) {
+  const double sum = read_seconds(run) + more;
+  write_line(run.folder + "/seconds", fmt::format("{:.3f}", sum));
+  return sum;
 }
 
 }  // namespace tutti::sweep

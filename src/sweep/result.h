@@ -2,6 +2,7 @@
 // result.h -- what a run has reached, from its log, and the mark that it has ended.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,8 @@ struct LogResult {
   // Without those that AutoAdjust has undone. A resumed run's log may hold an epoch twice: the later one.
   std::vector<EpochResult> epochs;
   Values test;  // of the last "Final Results"
+  // Commands whose training has ended before its last epoch or by patience, with their maxEpochs then.
+  std::map<std::string, int> ended_early;
 };
 // Empty if there is no log yet.
 LogResult read_log(const std::string& path);
@@ -41,9 +44,12 @@ void check_objective(const Plan&, const Run&, const LogResult&);
 // The mark of a run that has ended with exit code 0, or has failed. Written in one go, so it is there or not.
 struct Ended {
   int code = 0;
-  double seconds = 0;
+  double seconds = 0;  // of all rounds
 };
 std::optional<Ended> read_ended(const Run&);
 void write_ended(const Run&, const Ended&);
+// What its rounds and its earlier attempts took together, as far as they are known.
+double read_seconds(const Run&);
+double add_seconds(const Run&, double more);  // returns the sum
 
 }  // namespace tutti::sweep

@@ -100,8 +100,9 @@ struct Active {
   std::size_t slot = 0;
   std::unique_ptr<Process> process = {};
   Clock::time_point start = {};
-  bool whole = true;      // nothing is left to do after it
-  std::string last = {};  // line of its output
+  bool whole = true;  // nothing is left to do after it
+  std::ofstream output = {};
+  std::string error = {}, last = {};  // lines of its output: the first error; the last line that is no fix
 };
 
 class Pool {
@@ -163,6 +164,7 @@ class Pool {
       throw;
     }
     sched_setaffinity(0, sizeof before, &before);
+    a.output.open(a.run->output());
     free_.pop_back();
     say(fmt::format("{} begins ({}): {}", a.run->name,
                     job.until > 0 ? fmt::format("to epoch {}", job.until) : "to the end", settings_text(*a.run)));
@@ -177,26 +179,33 @@ class Pool {
 
   void look_at(Active& a) {
     const auto keep = [&](bool, const std::string& line) {
-      if (line.find_first_not_of(" \r\n") != line.npos) a.last = line.substr(0, line.find_last_not_of("\r\n") + 1);
+      a.output << line;
+      if (line.find_first_not_of(" \r\n") == line.npos) return;
+      const std::string text = line.substr(0, line.find_last_not_of("\r\n") + 1);
+      if (a.error.empty() && text.find("error: ") != text.npos) a.error = text;
+      if (!text.starts_with("fix: ")) a.last = text;
     };
     const bool running = a.process->running();
     a.process->read(running ? 50 / static_cast<int>(active_.size()) + 1 : 0, keep);
+    a.output.flush();
     if (!running) end(a);
   }
 
   void end(Active& a) {
     const int code = a.process->exit_code();
-    const double seconds = seconds_since(a.start);
+    const double seconds = seconds_since(a.start), all_seconds = add_seconds(*a.run, seconds);
     a.process.reset();
     free_.push_back(a.slot);
     const LogResult log = read_log(a.run->log());
     if (code == kPreempted) return stopped_ = true, say(fmt::format("{} has saved its state", a.run->name));
     if (signals > 1 && code != kDone) return say(fmt::format("{} was killed", a.run->name));
     if (code != kDone) {
-      write_ended(*a.run, {code, seconds});
-      return say(fmt::format("{} failed with code {}: {}; the log is {}", a.run->name, code, a.last, a.run->log()));
+      write_ended(*a.run, {code, all_seconds});
+      return say(fmt::format("{} failed with code {}: {}; see {}{}", a.run->name, code,
+                             a.error.empty() ? a.last : a.error, a.run->output(),
+                             fs::exists(a.run->log()) ? " and " + a.run->log() : ""));
     }
-    if (a.whole) write_ended(*a.run, {code, seconds});
+    if (a.whole) write_ended(*a.run, {code, all_seconds});
     try {
       check_objective(plan_, *a.run, log);
     } catch (const ConfigError& e) {
@@ -228,7 +237,10 @@ void watch_signals() {
 bool is_done(const std::vector<Run>& runs, const Job& job) {
   const Run& run = runs[job.run];
   if (const auto ended = read_ended(run)) return ended->code == kDone;
-  return job.until > 0 && finished_epochs(read_log(run.log())) >= job.until;
+  if (job.until == 0) return false;
+  const LogResult log = read_log(run.log());
+  return finished_epochs(log) >= job.until ||
+         std::ranges::any_of(log.ended_early, [&](const auto& e) { return e.second >= job.until; });
 }
 
 bool run_here(const Plan& plan, const std::vector<Run>& runs, const std::vector<Job>& jobs) {

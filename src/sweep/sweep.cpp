@@ -144,7 +144,8 @@ void print_table(const Plan& plan, const std::vector<Row>& rows) {
     line.push_back(r.score ? fmt::format("{:.6g}", r.score->value) : "-");
     line.push_back(std::to_string(finished_epochs(r.log)));
     line.push_back(state_of(r));
-    line.push_back(r.ended ? fmt::format("{:.1f}", r.ended->seconds) : "-");
+    const double seconds = r.ended ? r.ended->seconds : read_seconds(*r.run);
+    line.push_back(seconds > 0 ? fmt::format("{:.1f}", seconds) : "-");
     lines.push_back(std::move(line));
   }
   std::vector<std::size_t> widths(lines[0].size());

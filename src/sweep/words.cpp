@@ -11,15 +11,20 @@
 #include "base/pattern.h"
 #include "config/command_line.h"
 #include "config/overrides.h"
+#include "config/state.h"
 #include "config/syntax.h"
 #include "config/text.h"
 #include "launch/process.h"
 #include "sweep/plan.h"
+#include "sweep/result.h"
 
 namespace tutti::sweep {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What the sweep itself keeps in the folder of a run.
+constexpr const char* own_files[] = {"command", "done", "ended", "log", "output", "seconds"};
 
 // Different files of a config stay different in the folder of a run.
 class Places {
@@ -30,9 +35,15 @@ class Places {
     std::string name = fs::path(path).filename().string();
     if (name.empty()) name = "model.dnn";
     std::string place = folder_ + "/" + name;
-    if (std::ranges::any_of(places_, [&](const auto& p) { return p.second == place; }))
+    if (std::ranges::any_of(places_, [&](const auto& p) { return p.second == place; }) ||
+        std::ranges::find(own_files, name) != std::end(own_files))
       place = fmt::format("{}/{}.{}", folder_, command, name);
     return places_[path] = place;
+  }
+  // Of a file that has a place; empty for others.
+  std::string exactly(const std::string& path) const {
+    const auto known = places_.find(path);
+    return known == places_.end() ? "" : known->second;
   }
   // Of a file that has a place, or one of its epochs ("model.dnn.3"); empty for others.
   std::string known(const std::string& path) const {
@@ -47,7 +58,11 @@ class Places {
 };
 
 // Given at the top level, they are overridden there: an action that does not know the key would refuse it in its block.
-constexpr const char* files_of_some_actions[] = {"confusionFile", "outputModelPath", "newModelPath"};
+constexpr const char* files_of_some_actions[] = {"confusionFile",   "outputModelPath",   "newModelPath",
+                                                 "outputVocabFile", "outputMappingFile", "outputWord2Cls",
+                                                 "outputCls2Index"};
+// Keys of readers for the files that writeWordAndClass writes.
+constexpr const char* lists_of_words[] = {"labelMappingFile", "token", "wordclass"};
 
 bool trains(const config::Record& command) {
   const auto actions = command.strings("action");
@@ -100,6 +115,27 @@ void add_places(const config::Record& command, const std::string& name, Places& 
       words.push_back(within({name}, key, places.of(command.string(key, ""), name)));
 }
 
+// Readers find a list that a command writes in the folder of the run. `blocks`: where `level` stands.
+void add_readers(const config::Record& level, const std::vector<std::string>& blocks, const Places& places,
+                 std::vector<std::string>& words) {
+  for (const std::string& key : level.keys()) {
+    const auto is_key = [&](const char* k) { return config::equal_keys(k, key); };
+    if (config::is_network_body(key)) continue;
+    try {
+      if (level.is_block(key)) {
+        std::vector<std::string> inner = blocks;
+        inner.push_back(key);
+        add_readers(level.block(key), inner, places, words);
+      } else if (std::ranges::any_of(lists_of_words, is_key)) {
+        const std::string place = places.exactly(level.string(key, ""));
+        if (!place.empty()) words.push_back(within(blocks, key, place));
+      }
+    } catch (const ConfigError&) {
+      // a language of its own, or a value that nothing asks for
+    }
+  }
+}
+
 // A=[B=[c=1]] as parameters are written: A.B.c=1.
 std::string in_dots(std::string text) {
   for (std::size_t at; (at = text.find("=[")) != text.npos;) text.replace(at, 2, ".");
@@ -126,23 +162,28 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
   for (const char* key : files_of_some_actions)
     if (!line.config.string(key, "").empty())
       words.push_back(within({}, key, places.of(line.config.string(key, ""), "all")));
-  std::vector<std::string> commands = line.config.strings("command"), trainings, limits;
+  std::vector<std::string> commands = line.config.strings("command");
   if (commands.empty()) commands = {"train"};
-  for (const std::string& name : commands) {
+  const auto ended = plan.method == Method::halving ? read_log(run.log()).ended_early : std::map<std::string, int>{};
+  std::size_t to_last_training = 0;  // number of commands
+  for (std::size_t k = 0; k < commands.size(); ++k) {
+    const std::string& name = commands[k];
     if (!line.config.is_block(name)) continue;
     const config::Record command = line.config.block(name);
-    if (trains(command)) {
-      trainings.push_back(name);
-      if (until > 0 && command.is_block("SGD") && command.block("SGD").integer("maxEpochs", 0) > until)
-        limits.push_back(within(sgd_of(command, name), "maxEpochs", std::to_string(until)));
-    }
     add_places(command, name, places, words);
+    if (!trains(command)) continue;
+    to_last_training = k + 1;
+    const bool over = ended.contains(name);
+    const int limit = over ? ended.at(name) : until;
+    if (limit == 0 || !command.is_block("SGD") || command.block("SGD").integer("maxEpochs", 0) <= limit) continue;
+    words.push_back(within(sgd_of(command, name), "maxEpochs", std::to_string(limit)));
+    if (!over) result.whole = false;
   }
+  add_readers(line.config, {}, places, words);
   // As long as training goes on, nothing is tested.
-  if (!limits.empty()) {
-    words.insert(words.end(), limits.begin(), limits.end());
-    words.push_back(fmt::format("command={}", fmt::join(trainings, ":")));
-    result.whole = false;
+  if (!result.whole) {
+    commands.resize(to_last_training);
+    words.push_back(fmt::format("command={}", fmt::join(commands, ":")));
   }
   for (const std::string& word :
        {"stderr=\"" + run.log() + '"', std::string("timestamping=false"), std::string("makeMode=true")})

@@ -19,6 +19,31 @@ parameters:
 output: out
 '''
 
+# The list of words is made by a command before the training, which reads it in two blocks.
+LANGUAGE_MODEL = '''
+command   = Words:Train
+modelPath = "text.dnn"
+numCPUThreads = 1
+Words = [ action = "writeWordAndClass" ; inputFile = "text.txt" ; beginSequence = "</s>" ; endSequence = "</s>"
+          outputVocabFile = "lists/vocabulary" ; outputMappingFile = "lists/words" ; vocabSize = 5 ; nbrClass = 0 ; cutoff = 0 ]
+Train = [
+    BrainScriptNetworkBuilder = {
+        words  = Input {5, sparse = true}
+        labels = Input {5, sparse = true}
+        z  = Sequential (EmbeddingLayer {4} : LinearLayer {5}) (words)
+        ce = CrossEntropyWithSoftmax (labels, z)
+        criterionNodes = (ce) ; outputNodes = (z)
+    }
+    SGD = [ maxEpochs = 3 ; minibatchSize = 20 ; learningRatesPerMB = 0.1 ]
+    reader = [
+        readerType = "LMSequenceReader" ; file = "text.txt" ; nbruttsineachrecurrentiter = 0
+        words   = [ mode = "softmax" ]
+        labelIn = [ labelType = "category" ; labelMappingFile = "lists/words" ; labelDim = 5 ; beginSequence = "</s>" ; endSequence = "</s>" ]
+        labels  = [ labelType = "nextWord" ; labelMappingFile = "lists/words" ; labelDim = 5 ]
+    ]
+]
+'''
+
 
 class SweepTest(support.TrainerTest):
     def setUp(self):
@@ -163,8 +188,49 @@ output: out
         self.assertEqual(on, set(sorted(first, key=first.get)[:3]))
         # The winner is that of an undisturbed run.
         best = next(r for r in rows if r['state'] == 'ended')
+        rounds = [float(s) for s in re.findall(rf'{best["run"]} (?:pauses|ends) in ([\d.]+) s', result.stderr)]
+        self.assertEqual(len(rounds), 3, result.stderr)
+        self.assertAlmostEqual(float(best['seconds']), sum(rounds), delta=0.21)
         self.run_trainer(['configFile=run.cntk', 'command=Train', 'modelPath=alone.dnn', f'Train=[SGD=[maxEpochs=12;learningRatesPerMB={best["Train.SGD.learningRatesPerMB"]}]]'])
         self.assertEqual((self.directory / 'alone.dnn').read_bytes(), (self.directory / 'out' / best['run'] / 'model.dnn').read_bytes())
+
+    def test_a_training_of_halving_that_ends_by_patience(self):
+        """Without a learning rate no epoch is better than the first. Later rounds do not train on, even if it was the last epoch of its round."""
+        text = '''
+config: run.cntk
+method: halving
+runs: 4
+epochs: {first: 3, factor: 2}
+parameters: {hidden: [3, 4, 5, 6]}
+arguments: ["Train=[SGD=[maxEpochs=9;patience=%d;learningRatesPerMB=0;minLearningRatePerSample=0;AutoAdjust=[useEvalCriterionControlLR=true]]]"]
+objective: training.CrossEntropyWithSoftmax
+output: out%d
+'''
+        for patience in (1, 2):
+            with self.subTest(patience=patience):
+                self.sweep(text % (patience, patience))
+                rows = self.table(f'out{patience}')
+                self.assertEqual([r['epochs'] for r in rows], [str(patience + 1)] * 4)
+                self.assertEqual(sorted(r['state'] for r in rows), ['ended', 'ended', 'paused', 'paused'])
+                for row in rows:
+                    log = (self.directory / f'out{patience}' / row['run'] / 'log').read_text()
+                    self.assertEqual(log.count('Training ends after epoch'), 1, log)
+                    self.assertEqual('Final Results' in log, row['state'] == 'ended', log)
+                self.assertNotIn('begins', self.sweep(text % (patience, patience)).stderr)
+
+    def test_commands_that_the_training_needs(self):
+        """Every round makes the list of words before it trains. Each run has a list of its own, and reads it."""
+        self.write('words.cntk', LANGUAGE_MODEL)
+        self.write('text.txt', '</s> a b c a </s>\n</s> c b a d </s>\n' * 10)
+        self.sweep('config: words.cntk\nmethod: halving\nruns: 2\nepochs: {first: 1, factor: 2}\noutput: out\n'
+                   'parameters: {Train.SGD.learningRatesPerMB: [0.1, 0.3]}\n')
+        self.assertEqual(sorted(r['state'] for r in self.table()), ['ended', 'paused'])
+        for row in self.table():
+            folder = self.directory / 'out' / row['run']
+            self.assertEqual(len((folder / 'words').read_text().splitlines()), 5)
+            self.assertTrue((folder / 'vocabulary').exists())
+            self.assertEqual((folder / 'command').read_text().count(f'labelMappingFile="out/{row["run"]}/words"'), 2)
+        self.assertFalse((self.directory / 'lists').exists(), 'runs write into their folders only')
 
     def test_a_failed_run_of_halving_is_tried_again(self):
         """Its data are there when the sweep is started again; it goes on as if it had never failed."""
@@ -221,6 +287,14 @@ output: out
         result = self.sweep('config: run.cntk\nparameters: {hidden: [3, -4]}\noutput: out\n', expect=1)
         self.assertEqual(sorted(r['state'] for r in self.table()), ['ended', 'failed (2)'])
         self.assertRegex(result.stderr, r'run-\w+ failed with code 2: ')
+
+    def test_a_run_that_is_refused(self):
+        """It makes no log, so its output is kept; the error is shown, and not the line below its place."""
+        result = self.sweep('config: run.cntk\nparameters: {Train.SGD.minibatchSize: [16, 0]}\noutput: out\n', expect=1)
+        said = re.search(r'(run-\w+) failed with code 2: (.*error: minibatchSize must be at least 1); see (out/run-\w+/output)\n', result.stderr)
+        self.assertIsNotNone(said, result.stderr)
+        self.assertEqual(said.group(3), f'out/{said.group(1)}/output')
+        self.assertIn(said.group(2), (self.directory / said.group(3)).read_text())
 
     def test_slurm(self):
         """The array, by a sbatch that carries it out here."""
@@ -306,6 +380,12 @@ output: out
                                   ('config: run.cntk\nmethod: random\nparameters: {hidden: [1]}\n', 'sweep.yaml:', 'runs: 12'),
                                   ('config: run.cntk\nparameters: {hidden: {from: 1, to: 2}}\n', 'sweep.yaml:2:', 'method: random'),
                                   ('config: run.cntk\nobjective: errs\nparameters: {hidden: [1]}\n', 'sweep.yaml:2:12', 'objective: validation.errs'),
+                                  ('config: run.cntk\nmethod: halving\nruns: 3\nepochs: {frist: 2}\nparameters: {hidden: [1]}\n', 'sweep.yaml:4:10',
+                                   "did you mean 'first'?"),
+                                  ('config: run.cntk\nmethod: halving\nruns: 3\nepochs: 2\nparameters: {hidden: [1]}\n', 'sweep.yaml:4:9',
+                                   'epochs: {first: 1, factor: 3}'),
+                                  ('config: run.cntk\nparameters: {hidden: [1], Hidden: [2]}\n', 'sweep.yaml:2:27', "'Hidden' is given twice"),
+                                  ('config: run.cntk\nseed: 1\nseed: 2\nparameters: {hidden: [1]}\n', 'sweep.yaml:3:1', "'seed' is given twice"),
                                   ('config: [run.cntk\n', 'sweep.yaml:', 'no YAML'),
                                   ('config: no.cntk\nparameters: {hidden: [1]}\n', '', 'no.cntk')):
             with self.subTest(text=text):

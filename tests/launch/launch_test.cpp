@@ -55,6 +55,14 @@ TEST(LaunchOptions, FlagsOfTheTrainerMayBeAnywhere) {
               testing::ElementsAre("--check", "-v", "configFile=a"));
 }
 
+TEST(LaunchOptions, BlanksAroundHostsAreNotOfTheirNames) {
+  EXPECT_EQ(to_string(parse_hosts("a:4, b : 2 ,c ")), "a:4,b:2,c:1");
+  EXPECT_THAT(error_of({"--hosts", "a:1, ", "c"}), testing::HasSubstr("a host without a name"));
+  EXPECT_THAT(error_of({"--hosts", "a:1 b:1", "c"}),
+              testing::EndsWith("'a:1 b:1' is no name of a host: it has a blank inside\n"
+                                "fix: --hosts node1:4,node2:4"));
+}
+
 TEST(LaunchOptions, FixesAreWhatCanBeWritten) {
   EXPECT_THAT(error_of({"--hosts", "a:0", "c"}),
               testing::EndsWith("takes a number, 1 or more, not '0'\nfix: --hosts node1:4,node2:4"));
