@@ -7,27 +7,37 @@ import re
 import numpy
 
 _NUMBER = r'[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)'
+_COMMAND = re.compile(r'# (\S+) command \(\w+ action\)')
 _EPOCH = re.compile(r'Finished Epoch\[ *(\d+) of \d+\]: \[(\w+)\] (.*)')
 _BACK = re.compile(r'Loading \(rolling back to\) previous model .*\.(\d+)\.\s*$')
 _CRITERION = re.compile(rf'([A-Za-z_][\w.\[\]]*) = ({_NUMBER})(%?) \* \d+')
 _OTHERS = re.compile(rf'(totalSamplesSeen|learningRatePerSample|epochTime) ?= ?({_NUMBER})')
 
 
-def read_log(path, what='Training'):
-    """The 'Finished Epoch' lines of a log, without epochs that AutoAdjust has undone: {'epoch': array, 'ce': array, ...}. `what`: Training or Validate."""
-    rows = {}  # an epoch that was trained again after an interruption is there twice: the later line counts
+def read_log(path, what='Training', command=None):
+    """The 'Finished Epoch' lines of a log, without epochs that AutoAdjust has undone: {'epoch': array, 'ce': array, ...}. `what`: Training or Validate.
+    `command`: whose training, in a log that has several."""
+    trainings, at = {}, ''  # by command; an epoch that was trained again after an interruption is there twice: the later line counts
     with open(path, encoding='utf-8', errors='replace') as f:
         for line in f:
+            if begin := _COMMAND.search(line):
+                at = begin.group(1)
             if back := _BACK.search(line):
-                rows = {epoch: row for epoch, row in rows.items() if epoch <= int(back.group(1))}
+                trainings[at] = {epoch: row for epoch, row in trainings.get(at, {}).items() if epoch <= int(back.group(1))}
             match = _EPOCH.search(line)
-            if not match or match.group(2) != what:
+            if not match:
+                continue
+            rows = trainings.setdefault(at, {})
+            if match.group(2) != what:
                 continue
             row = {'epoch': int(match.group(1))}
             row.update({name: float(v) / (100 if percent else 1) for name, v, percent in _CRITERION.findall(match.group(3))})
             row.update({name: float(v) for name, v in _OTHERS.findall(match.group(3))})
             rows.pop(row['epoch'], None)
             rows[row['epoch']] = row
+    if command is None and len(trainings) > 1 or command is not None and command not in trainings:
+        raise ValueError(f'{path}: trainings: {", ".join(map(repr, trainings)) or "none"}\nfix: name one of them: read_log(path, command=...)')
+    rows = trainings.get(command, {}) if command is not None else next(iter(trainings.values()), {})
     return _columns(list(rows.values()))
 
 

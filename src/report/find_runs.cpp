@@ -15,10 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a training: other commands write lines of the same form.
 bool is_metrics(const fs::path& path) {
   std::ifstream in(path);
   std::string line;
-  return std::getline(in, line) && line.starts_with("{\"event\":\"") && !is_plan(path.string());
+  return std::getline(in, line) && line.starts_with("{\"event\":\"start\"");
 }
 
 // Logs of other ranks belong to that of rank 0.
@@ -59,6 +60,10 @@ struct Found {
   std::vector<PlanData> plans;
 };
 
+void add_log(std::vector<RunData>& runs, const fs::path& path) {
+  for (RunData& run : read_log(path.string())) runs.push_back(std::move(run));
+}
+
 Found found_in(const fs::path& given) {
   std::error_code error;
   if (!fs::exists(given, error))
@@ -71,7 +76,7 @@ Found found_in(const fs::path& given) {
     else if (is_metrics(given))
       runs.push_back(read_metrics(given.string()));
     else if (is_log(given))
-      runs.push_back(read_log(given.string()));
+      add_log(runs, given);
   } else {
     const auto files = files_below(given);
     for (const auto& f : files) {
@@ -80,7 +85,7 @@ Found found_in(const fs::path& given) {
     }
     if (runs.empty())
       for (const auto& f : files)
-        if (may_be_log(f) && is_log(f)) runs.push_back(read_log(f.string()));
+        if (may_be_log(f) && is_log(f)) add_log(runs, f);
   }
   if (runs.empty() && found.plans.empty())
     throw Error(fmt::format(
@@ -90,7 +95,8 @@ Found found_in(const fs::path& given) {
   return found;
 }
 
-// The shortest names that tell the runs apart: the parts of their paths that they do not share.
+// The shortest names that tell the runs apart: the parts of their paths that they do not share, and the commands of a
+// log that has several.
 void name_runs(std::vector<RunData>& runs) {
   std::vector<std::vector<std::string>> parts;
   for (const RunData& r : runs) {
@@ -105,8 +111,13 @@ void name_runs(std::vector<RunData>& runs) {
     for (auto& p : parts) p.erase(p.begin());
   while (runs.size() > 1 && all_share([](const auto& p) { return p.back(); }))
     for (auto& p : parts) p.pop_back();
-  for (std::size_t r = 0; r < runs.size(); ++r)
-    runs[r].name = runs.size() == 1 ? parts[r].back() : fmt::format("{}", fmt::join(parts[r], "/"));
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    RunData& run = runs[r];
+    run.name = runs.size() == 1 ? parts[r].back() : fmt::format("{}", fmt::join(parts[r], "/"));
+    const auto is_same = [&](const RunData& other) { return other.source == run.source; };
+    const std::string& command = run.texts["command"];
+    if (!command.empty() && std::count_if(runs.begin(), runs.end(), is_same) > 1) run.name += ": " + command;
+  }
 }
 
 }  // namespace

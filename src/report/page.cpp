@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "base/memory.h"
 #include "report/chart.h"
@@ -20,7 +19,8 @@ constexpr int kColors = 8;  // of the style sheet
 int color_of(std::size_t i) { return static_cast<int>(i % kColors); }
 
 // Chart and legend in a box of their own; "" for a chart without points.
-std::string card(const Chart& chart) {
+std::string card(Chart chart) {
+  for (Line& line : chart.lines) std::erase_if(line.points, [](const auto& p) { return !std::isfinite(p.second); });
   const std::string svg = to_svg(chart);
   if (svg.empty()) return {};
   std::string legend;
@@ -100,31 +100,52 @@ Points summed_bytes(const RunData& run) {
   return sum;
 }
 
-double mean(const Points& points) {
-  return points.empty() ? 0 : std::accumulate(points.begin(), points.end(), 0.0, [](double sum, const auto& p) {
-                                return sum + p.second;
-                              }) / static_cast<double>(points.size());
+double sum_of(const Points& points) {
+  double sum = 0;
+  for (const auto& [x, y] : points) sum += y;
+  return sum;
 }
 
-double mean_over_ranks(const RunData& run, Points RankData::*points) {
+// Of the epochs that the file has; 0 = not known.
+double speed_of(const RunData& run) {
+  const double seconds = sum_of(run.seconds);
+  return seconds > 0 ? sum_of(run.samples) / seconds : 0;
+}
+
+// Of a rank's time in all epochs.
+double share_of_time(const RankData& rank, const Points& shares) {
   double sum = 0;
-  for (const RankData& r : run.ranks) sum += mean(r.*points);
+  auto seconds = rank.seconds.begin();  // has every epoch of `shares`
+  for (const auto& [x, share] : shares) {
+    while (seconds->first != x) ++seconds;
+    sum += share * seconds->second;
+  }
+  return shares.empty() ? 0 : sum / sum_of(rank.seconds);
+}
+
+double mean_over_ranks(const RunData& run, Points RankData::*shares) {
+  double sum = 0;
+  for (const RankData& r : run.ranks) sum += share_of_time(r, r.*shares);
   return run.ranks.empty() ? 0 : sum / static_cast<double>(run.ranks.size());
 }
 
 std::string value_text(const Result& r, double value) {
+  if (std::isnan(value)) return "not finite";  // metrics do not tell inf from NaN
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   return r.percent ? fmt::format("{:.3f}%", value) : fmt::format("{:.5g}", value);
 }
 
 // "0.123 (best 0.120 in epoch 7)"
 std::string last_and_best(const Result& r, const Points& points) {
   if (points.empty()) return "–";
-  const auto is_better = [&](const auto& a, const auto& b) {
-    return r.rises ? a.second > b.second : a.second < b.second;
+  const auto is_better = [&](double a, double b) {
+    return std::isfinite(a) && (!std::isfinite(b) || (r.rises ? a > b : a < b));
   };
-  const auto best = std::min_element(points.begin(), points.end(), is_better);
+  const auto* best = &points.back();
+  for (const auto& p : points)
+    if (is_better(p.second, best->second)) best = &p;
   std::string text = value_text(r, points.back().second);
-  if (is_better(*best, points.back()))
+  if (best != &points.back())
     text += fmt::format(" <small>best {} in epoch {:.0f}</small>", value_text(r, best->second), best->first);
   return text;
 }
@@ -152,20 +173,20 @@ std::string summary(const std::vector<RunData>& runs) {
   std::string rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunData& run = runs[i];
-    const std::size_t done = run.results.empty() ? 0 : run.results[0].epochs.size();
     rows += fmt::format("<tr><td><i class='swatch c{}'></i> {}{}</td><td>{} of {}</td>", color_of(i),
-                        html_text(run.name), run.finished ? "" : " <small>not finished</small>", done, run.epochs);
+                        html_text(run.name), run.finished ? "" : " <small>not finished</small>", run.seconds.size(),
+                        run.epochs);
     for (std::size_t n = 0; n < names.size(); ++n) {
       const Result* r = result_of(run, names[n]);
       rows += fmt::format("<td>{}</td>", r ? last_and_best(*r, r->epochs) : "–");
       if (validated[n]) rows += fmt::format("<td>{}</td>", r ? last_and_best(*r, r->validation) : "–");
     }
-    const Points bytes = summed_bytes(run);
+    const double speed = speed_of(run);
     rows += fmt::format("<td>{:.1f} s</td><td>{}</td><td>{}</td><td>{:.1f}%</td><td>{:.1f}%</td><td>{}</td></tr>\n",
-                        run.seconds, run.seconds > 0 ? short_number(run.samples_seen / run.seconds) : "–",
+                        sum_of(run.seconds), speed > 0 ? short_number(speed) : "–",
                         std::max<std::size_t>(run.ranks.size(), 1), 100 * mean_over_ranks(run, &RankData::compute),
                         100 * mean_over_ranks(run, &RankData::wait),
-                        bytes_text(1e6 * mean(bytes) * static_cast<double>(bytes.size())));
+                        bytes_text(1e6 * sum_of(summed_bytes(run))));
   }
   return fmt::format("<div class='wide'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head,
                      rows);
@@ -177,7 +198,7 @@ std::string predictions(const std::vector<RunData>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunData& run = runs[i];
     if (run.predicted <= 0) continue;
-    const double achieved = run.seconds > 0 ? run.samples_seen / run.seconds : 0;
+    const double achieved = speed_of(run);
     rows += fmt::format(
         "<tr><td><i class='swatch c{}'></i> {}</td><td>{:.0f}</td><td>{:.0f}</td><td>{:.2f}</td><td>{}</td></tr>\n",
         color_of(i), html_text(run.name), run.predicted, achieved, achieved / run.predicted,
@@ -199,9 +220,8 @@ std::string rank_table(const std::vector<RunData>& runs) {
       rows += fmt::format("<tr><td><i class='swatch c{}'></i> {}</td><td>{}</td>", color_of(i), html_text(runs[i].name),
                           rank);
       for (const Points* share : {&d.compute, &d.wait, &d.convert, &d.read})
-        rows += fmt::format("<td>{:.1f}%</td>", 100 * mean(*share));
-      rows +=
-          fmt::format("<td>{}</td></tr>\n", bytes_text(mean(d.bytes_sent) * static_cast<double>(d.bytes_sent.size())));
+        rows += fmt::format("<td>{:.1f}%</td>", 100 * share_of_time(d, *share));
+      rows += fmt::format("<td>{}</td></tr>\n", bytes_text(sum_of(d.bytes_sent)));
     }
   if (rows.empty()) return {};
   return "<h2>Ranks</h2>\n<div class='wide'><table><thead><tr><th>run</th><th>rank</th><th>computing</th><th>waiting "

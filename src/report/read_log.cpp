@@ -3,9 +3,12 @@
 // of rank 3 beside run.log is run.log.rank3, or run.logrank3.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <filesystem>
+#include <deque>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "base/pattern.h"
 #include "report/run_data.h"
@@ -14,7 +17,7 @@
 namespace tutti::report {
 namespace {
 
-const std::string kNumber = R"(([-+]?[0-9.]+(?:e[-+]?[0-9]+)?))";
+const std::string kNumber = R"(([-+]?(?:[0-9.]+(?:e[-+]?[0-9]+)?|inf|nan(?:\(ind\))?)))";  // CNTK on Windows: -nan(ind)
 
 double to_number(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 
@@ -22,6 +25,10 @@ double to_number(const std::string& text) { return std::strtod(text.c_str(), nul
 void put(Points& to, double x, double y) {
   while (!to.empty() && to.back().first >= x - 1e-9) to.pop_back();
   to.emplace_back(x, y);
+}
+
+void cut_after(Points& points, double x) {
+  while (!points.empty() && points.back().first > x) points.pop_back();
 }
 
 // "name = V * N" and "name = P% * N" of a line.
@@ -55,16 +62,27 @@ double bytes_of(const std::string& line) {
   return bytes;
 }
 
+// A training, or what is said before any command.
 class LogReading {
  public:
-  explicit LogReading(RunData& run) : run_(run) {}
+  LogReading(const std::string& source, const std::string& command) {
+    run_.source = source;
+    run_.texts["command"] = command;
+  }
+
+  const std::string& command() { return run_.texts["command"]; }
+  void set_finished() { run_.finished = true; }
 
   void line(const std::string& text) {
     static const Pattern epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
-    static const Pattern step(R"( Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)[^\]]*\]: (.*))");
+    static const Pattern step(
+        R"( Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)(?:, *([0-9.]+)%)?[^\]]*\]: (.*))");
     if (text.find("Epoch[") == text.npos) return other(text);
     if (const auto m = epoch.search(text)) return finished(*m);
-    if (const auto m = step.search(text)) steps_.push_back({to_number((*m)[1]), to_number((*m)[2]), (*m)[3]});
+    if (const auto m = step.search(text)) {
+      const bool percent = !(*m)[3].empty();
+      steps_.push_back({to_number((*m)[1]), to_number((*m)[percent ? 3 : 2]), percent ? 100.0 : 1.0, (*m)[4]});
+    }
     times(text, 0);
   }
 
@@ -82,28 +100,54 @@ class LogReading {
                  decode = value_of(text, "decode "), update = value_of(text, "update "),
                  rest = value_of(text, "other ");
     const double total = std::max(compute + read + encode + wait + decode + update + rest, 1e-9);
+    put(d.seconds, x, total);
     put(d.compute, x, compute / total);
     put(d.read, x, read / total);
     put(d.wait, x, wait / total);
     put(d.convert, x, (encode + decode) / total);
   }
 
-  // Minibatch lines count minibatches; how many an epoch has is known at the end.
-  void finish() {
-    double most = 1;
-    for (const Step& s : steps_) most = std::max(most, s.minibatch);
+  // AutoAdjust has gone back to the model of an epoch.
+  void undo(const std::string& text, std::size_t rank) {
+    static const Pattern back(R"(Loading \(rolling back to\) previous model .*\.([0-9]+)\.\s*$)");
+    if (text.find("(rolling back to)") == text.npos) return;
+    const auto m = back.search(text);
+    if (!m) return;
+    const double x = to_number((*m)[1]);
+    if (rank < run_.ranks.size()) {
+      RankData& d = run_.ranks[rank];
+      for (Points* p : {&d.seconds, &d.compute, &d.read, &d.wait, &d.convert, &d.bytes_sent}) cut_after(*p, x);
+    }
+    if (rank > 0) return;
+    std::erase_if(steps_, [&](const Step& s) { return s.epoch > x; });
+    for (Result& r : run_.results) cut_after(r.epochs, x), cut_after(r.validation, x);
+    for (Points* p : {&run_.seconds, &run_.samples, &run_.learning_rate}) cut_after(*p, x);
+  }
+
+  // A minibatch line gives the part of the epoch in percent, or else only counts minibatches: how many an epoch has is
+  // known at the end.
+  RunData finish() {
+    std::map<double, double> whole;  // of each epoch
     for (const Step& s : steps_) {
-      const double x = s.epoch - 1 + s.minibatch / most;
+      double& most = whole[s.epoch];
+      most = std::max({most, s.done, s.whole});
+    }
+    for (const Step& s : steps_) {
+      const double x = s.epoch - 1 + s.done / whole[s.epoch];
       results(s.text, x, &Result::steps);
       put(run_.samples_per_second, x, value_of(s.text, "samplesPerSecond"));
     }
-    for (const auto& [x, seconds] : seconds_) run_.seconds += seconds;
-    if (steps_.empty()) run_.samples_per_second = rates_;
+    if (steps_.empty())
+      for (std::size_t i = 0; i < run_.seconds.size(); ++i)
+        if (const auto [x, seconds] = run_.seconds[i]; seconds > 0)
+          run_.samples_per_second.emplace_back(x, run_.samples[i].second / seconds);
+    for (Result& r : run_.results) r.rises = rising_.contains(r.name);
+    return std::move(run_);
   }
 
  private:
   struct Step {
-    double epoch, minibatch;
+    double epoch, done, whole;  // percent of 100, or minibatches of at least 1
     std::string text;
   };
 
@@ -122,10 +166,9 @@ class LogReading {
     if (m[3] == "Validate") return results(text, x, &Result::validation);
     results(text, x, &Result::epochs);
     const double seconds = value_of(text, "epochTime"), count = each_result(text, [](auto&&...) {});
-    put(seconds_, x, seconds);
+    put(run_.seconds, x, seconds);
+    put(run_.samples, x, count);
     put(run_.learning_rate, x, value_of(text, "learningRatePerSample"));
-    if (seconds > 0) put(rates_, x, count / seconds);
-    run_.samples_seen = value_of(text, "totalSamplesSeen");
   }
 
   // "DataParallelSGD in 32 bits, the fastest of those timed on 2 ranks: 12345 samples/s; ..."
@@ -134,8 +177,9 @@ class LogReading {
     if (const auto m = speed.search(text)) run_.predicted = to_number((*m)[1]), run_.predicted_by = "auto";
   }
 
-  // "  network    text", among the effective settings.
+  // "  network    text", among the effective settings, and what else is no line of an epoch.
   void other(const std::string& text) {
+    static const Pattern rising(R"(([A-Za-z_][\w.\[\]]*) = (?:Precision|Recall|F1Score)\s*$)");  // of the criteria
     static const Pattern setting(
         R"(^  (ranks|processor|device|model|network|optimizer|schedule|exchange|threads|auto) +(.*))");
     if (const auto m = setting.search(text)) {
@@ -146,31 +190,81 @@ class LogReading {
       if (name == "exchange") run_.texts["method"] = value;
       if (name == "auto") predicted(value);
     }
-    if (text.ends_with("COMPLETED.") || text.ends_with("__COMPLETED__")) run_.finished = true;
+    if (const auto m = rising.search(text)) rising_.insert((*m)[1]);
+    if (text.ends_with("COMPLETED.") || text.ends_with("__COMPLETED__")) set_finished();
+    undo(text, 0);
   }
 
-  RunData& run_;
+  RunData run_;
   std::vector<Step> steps_;
-  Points seconds_, rates_;
+  std::set<std::string> rising_;
+};
+
+// The commands of a log.
+class Commands {
+ public:
+  explicit Commands(std::string source) : source_(std::move(source)) {}
+
+  void begin_log() { at_ = running_ = ""; }
+
+  // Of the command that the line belongs to.
+  LogReading& of(const std::string& text) {
+    static const Pattern settings(R"(^(\S+), action \w+$)"), start(R"(# (\S+) command \(\w+ action\))");
+    if (text == "Effective settings:") begin_log();
+    if (text.find(" action") == text.npos) return reading(at_);
+    if (const auto m = settings.search(text)) at_ = (*m)[1];
+    if (const auto m = start.search(text)) {
+      if (!running_.empty() && running_ != (*m)[1]) reading(running_).set_finished();
+      at_ = running_ = (*m)[1];
+    }
+    return reading(at_);
+  }
+
+  // Those that train. The settings before any command are those of all.
+  std::vector<RunData> finish() {
+    std::vector<RunData> runs;
+    std::vector<std::pair<std::string, std::string>> common;
+    for (LogReading& r : readings_) {
+      RunData run = r.finish();
+      if (run.texts["command"].empty())
+        common = run.settings;
+      else
+        run.settings.insert(run.settings.begin(), common.begin(), common.end());
+      if (!run.results.empty()) runs.push_back(std::move(run));
+    }
+    return runs;
+  }
+
+ private:
+  LogReading& reading(const std::string& command) {
+    const auto is = [&](LogReading& r) { return r.command() == command; };
+    const auto at = std::find_if(readings_.begin(), readings_.end(), is);
+    return at != readings_.end() ? *at : readings_.emplace_back(source_, command);
+  }
+
+  std::string source_, at_, running_;
+  std::deque<LogReading> readings_;
 };
 
 }  // namespace
 
-RunData read_log(const std::string& path) {
+std::vector<RunData> read_log(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw Error(fmt::format("report: '{}' cannot be read", path));
-  RunData run;
-  run.source = path;
-  LogReading reading(run);
-  for (std::string line; std::getline(in, line);) reading.line(line);
+  Commands commands(path);
+  for (std::string line; std::getline(in, line);) commands.of(line).line(line);
   for (std::size_t rank = 1;; ++rank) {
     std::ifstream other(fmt::format("{}.rank{}", path, rank));
     if (!other) other.open(fmt::format("{}rank{}", path, rank));
     if (!other) break;
-    for (std::string line; std::getline(other, line);) reading.times(line, rank);
+    commands.begin_log();
+    for (std::string line; std::getline(other, line);) {
+      LogReading& reading = commands.of(line);
+      reading.times(line, rank);
+      reading.undo(line, rank);
+    }
   }
-  reading.finish();
-  return run;
+  return commands.finish();
 }
 
 }  // namespace tutti::report

@@ -108,13 +108,14 @@ class Reading {
       Result& result = run_.result(entry.first.as<std::string>());
       result.percent = entry.second["error_rate"].as<bool>(false);
       result.rises = entry.second["larger_is_better"].as<bool>(false);
-      const double y = number(entry.second["mean"]) * (result.percent ? 100 : 1);
-      add(event == "interval" ? result.steps : event == "epoch" ? result.epochs : result.validation, x, y);
+      const double y = number(entry.second["mean"]) * (result.percent ? 100 : 1);  // null if not finite
+      (event == "interval" ? result.steps : event == "epoch" ? result.epochs : result.validation).emplace_back(x, y);
     }
   }
   void epoch(const YAML::Node& r, double x) {
-    run_.seconds += number(r["measures"]["seconds"]);
-    run_.samples_seen = number(r["measures"]["total_samples_seen"]);
+    const double seconds = number(r["measures"]["seconds"]);
+    run_.seconds.emplace_back(x, seconds);
+    run_.samples.emplace_back(x, number(r["measures"]["samples_per_second"]) * seconds);
     add(run_.learning_rate, x, number(r["measures"]["learning_rate_per_sample"]));
     if (!has_steps_) add(run_.samples_per_second, x, number(r["measures"]["samples_per_second"]));
     const YAML::Node ranks = r["ranks"];
@@ -123,6 +124,7 @@ class Reading {
       const auto of = [&](const char* name) { return number(ranks[name][rank]); };
       const double total = std::max(of("total_seconds"), 1e-9);
       RankData& d = run_.ranks[rank];
+      add(d.seconds, x, total);
       add(d.compute, x, of("compute_seconds") / total);
       add(d.read, x, of("read_seconds") / total);
       add(d.wait, x, of("wait_seconds") / total);

@@ -13,15 +13,18 @@
 namespace tutti::report {
 namespace {
 
-// Of the SGD block, as the metrics hold it; keys are spelled as the user did.
+// Keys and words are spelled as the user did.
+bool same_word(const std::string& a, const std::string& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](unsigned char x, unsigned char y) {
+           return std::tolower(x) == std::tolower(y);
+         });
+}
+
+// Of the SGD block, as the metrics hold it.
 std::string option_of(const RunData& run, const std::string& key) {
-  const auto equal = [](const std::string& a, const std::string& b) {
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](unsigned char x, unsigned char y) {
-             return std::tolower(x) == std::tolower(y);
-           });
-  };
   for (const auto& [name, value] : run.settings)
-    if (equal(name, key)) return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
+    if (same_word(name, key))
+      return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
   return {};
 }
 
@@ -30,13 +33,14 @@ PlannedMethod method_of(const RunData& run) {
   PlannedMethod m{option_of(run, "ParallelTrain: parallelizationMethod"), "32",
                   std::atoi(option_of(run, "ranks").c_str()), 0};
   if (m.ranks <= 1) return {"none", "-", 1, 0};
-  for (const char* key : {"exchangeBits", "gradientBits"}) {
-    const std::string bits = option_of(run, "ParallelTrain: " + m.method + ": " + key);
-    if (!bits.empty()) m.bits = bits;
-  }
-  if (m.method == "ASA")
-    m.method = option_of(run, "ParallelTrain: ASA: exchange") == "weights" ? "ASA of weights" : "ASA of gradients";
-  if (m.method == "ASGD") m.method = "DataParallelASGD";
+  const bool at_servers = same_word(m.method, "DataParallelASGD") || same_word(m.method, "ASGD");
+  if (at_servers) m.method = "DataParallelASGD";
+  for (const std::string& block : {m.method, at_servers ? "ASGD" : m.method})
+    for (const char* key : {"exchangeBits", "gradientBits"})
+      if (const auto bits = option_of(run, "ParallelTrain: " + block + ": " + key); !bits.empty()) m.bits = bits;
+  if (same_word(m.method, "ASA"))
+    m.method = same_word(option_of(run, "ParallelTrain: ASA: exchange"), "weights") ? "ASA of weights"
+                                                                                    : "ASA of gradients";
   return m;
 }
 
@@ -71,7 +75,7 @@ void add_prediction(RunData& run, const PlanData& plan) {
   if (run.predicted > 0) return;
   const PlannedMethod mine = method_of(run);
   for (const PlannedMethod& m : plan.methods)
-    if (m.method == mine.method && m.bits == mine.bits && m.ranks == mine.ranks)
+    if (same_word(m.method, mine.method) && same_word(m.bits, mine.bits) && m.ranks == mine.ranks)
       run.predicted = m.samples_per_second, run.predicted_by = plan.source;
 }
 

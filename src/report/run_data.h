@@ -22,6 +22,7 @@ struct Result {
 
 // What one rank did, by epoch.
 struct RankData {
+  Points seconds;
   Points compute, read, wait, convert;  // shares of the epoch's time; `convert`: encode and decode
   Points bytes_sent;
 };
@@ -37,8 +38,7 @@ struct RunData {
   Points samples_per_second, learning_rate;
   std::vector<RankData> ranks;
   int epochs = 0;           // that the run is to train
-  double seconds = 0;       // in epochs
-  double samples_seen = 0;  // likewise
+  Points seconds, samples;  // of each epoch that the file has
   bool finished = false;
   double predicted = 0;      // samples per second that a plan or auto measured before; 0 = not known
   std::string predicted_by;  // the file of the plan, or "auto"
@@ -46,9 +46,10 @@ struct RunData {
   Result& result(const std::string& name);
 };
 
-// Throws Error if the file cannot be read. A run without a single record has no results.
+// Throw Error if the file cannot be read. A run without a single record has no results. Values of results may be inf or
+// NaN. A log has a run for each command that trains.
 RunData read_metrics(const std::string& path);
-RunData read_log(const std::string& path);
+std::vector<RunData> read_log(const std::string& path);
 
 // A line of the file that trainer plan --json writes.
 struct PlannedMethod {

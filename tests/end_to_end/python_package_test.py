@@ -79,6 +79,19 @@ with open('back.log', 'w') as f:
         f.write(f'Finished Epoch[ {epoch} of 4]: [Training] ce = {ce} * 40; totalSamplesSeen = {40 * epoch}\\n')
     f.write('Loading (rolling back to) previous model with best training-criterion value: models/net.dnn.2.\\n')
 assert list(tutti.read_log('back.log')['ce']) == [0.5, 0.25]
+with open('two.log', 'w') as f:
+    for command, values in (('First', (0.5, 0.25)), ('Second', (0.75,))):
+        f.write(f'# {command} command (train action)   #\\n')
+        for epoch, ce in enumerate(values, 1):
+            f.write(f'Finished Epoch[ {epoch} of 2]: [Training] ce = {ce} * 40; totalSamplesSeen = {40 * epoch}\\n')
+assert [list(tutti.read_log('two.log', command=c)['ce']) for c in ('First', 'Second')] == [[0.5, 0.25], [0.75]]
+for command in (None, 'Third'):
+    try:
+        tutti.read_log('two.log', command=command)
+    except ValueError as e:
+        assert "two.log: trainings: 'First', 'Second'" in str(e), e
+        continue
+    raise SystemExit(f'two.log was read for {command}')
 checkpoint = tutti.read_model('net.dnn.ckp')
 assert checkpoint.kind == 'checkpoint' and any(name.startswith('optimizer/') for name in checkpoint), list(checkpoint)
 data = open('net.dnn', 'rb').read()

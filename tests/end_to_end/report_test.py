@@ -201,6 +201,115 @@ class ReportTest(support.TrainerTest):
         self.assertNotIn('Predicted and achieved', (self.directory / 'report.html').read_text())
         self.assertIn('only plans are named', self.report('plan.jsonl', expect=2).text)
 
+    def metrics(self, name, epochs, values=None, waits=None):
+        """A file of metrics of one rank with 300 samples in an epoch, from the numbers and seconds of its epochs."""
+        lines = [{'event': 'start', 'samples': 0, 'ranks': 1, 'epochs': 4, 'samples_per_epoch': 300, 'command': 'Train', 'model': 'm.dnn', 'hosts': 'a', 'method': '',
+                  'settings': '', 'options': ''}]
+        for i, (epoch, seconds) in enumerate(epochs):
+            wait = waits[i] if waits else 0
+            lines.append({'event': 'epoch', 'samples': epoch * 300, 'results': {'ce': {'mean': values[i] if values else 1 / epoch, 'count': 300}},
+                          'measures': {'seconds': seconds, 'samples_per_second': 300 / seconds, 'total_samples_seen': epoch * 300, 'learning_rate_per_sample': 0.1},
+                          'ranks': {'total_seconds': [seconds], 'compute_seconds': [seconds - wait], 'read_seconds': [0], 'wait_seconds': [wait],
+                                    'encode_seconds': [0], 'decode_seconds': [0], 'bytes_sent': [1000]}})
+        self.write(name, ''.join(json.dumps(line, separators=(',', ':')) + '\n' for line in lines))
+
+    def test_speed_is_that_of_the_epochs_in_the_file(self):
+        """A run that another machine began, in metrics and in a log."""
+        self.metrics('run.jsonl', [(3, 2.0), (4, 4.0)])
+        self.write('run.log', '\n'.join(line for line in CNTK_LOG.split('\n') if 'Epoch[ 1' not in line))
+        self.report('run.jsonl', 'run.log')
+        for name, seconds, speed in (('run.jsonl', '6.0 s', '100'), ('run.log', '0.5 s', '20 k')):
+            row = self.page().row(name)
+            self.assertEqual(row[row.index(seconds) + 1], speed, row)
+
+    def test_shares_of_ranks_are_of_the_whole_time(self):
+        """A short epoch counts less than a long one."""
+        self.metrics('run.jsonl', [(1, 1.0), (2, 9.0)], waits=[1.0, 0.0])
+        self.write('run.log', CNTK_LOG + 'Times of Epoch[ 1 of 2]: compute 0.000 s, waiting for data 0.000 s, encode 0.000 s, wait for ranks 1.000 s\n'
+                   'Times of Epoch[ 2 of 2]: compute 9.000 s, waiting for data 0.000 s, encode 0.000 s, wait for ranks 0.000 s\n')
+        for name in ('run.jsonl', 'run.log'):
+            self.report(name)
+            for row in [r for r in self.page().rows if r and r[0].strip().startswith(name)]:
+                self.assertIn('90.0%', row)
+                self.assertIn('10.0%', row)
+
+    def test_values_that_are_not_finite(self):
+        """The last value is shown as it is, the curve has the others, and every epoch counts."""
+        self.metrics('run.jsonl', [(1, 1.0), (2, 1.0), (3, 1.0)], values=[0.5, 0.25, None])
+        self.write('run.log', CNTK_LOG.replace('ce = 0.50000000 * 10000', 'ce = inf * 10000').replace('ce = 0.48000000', 'ce = -nan'))
+        self.report('run.jsonl', 'run.log')
+        page = self.page()
+        row = page.row('run.jsonl')
+        self.assertEqual(row[1:3], ['3 of 4', 'not finite best 0.25 in epoch 2'])
+        row = page.row('run.log')
+        self.assertEqual(row[1:4], ['2 of 2', 'inf best 0.6 in epoch 1', 'not finite best 0.58 in epoch 1'])
+        self.assertEqual(sorted(len(c) for c in page.figures['ce']), [1, 1, 2, 2])
+
+    def test_the_best_of_a_log_may_be_the_largest(self):
+        log = ('Training criterion:   ce = CrossEntropy\nEvaluation criteria:\n\terrs = ClassificationError\n\tF1 = F1Score\n' +
+               CNTK_LOG.replace('ce = 0.60000000 * 10000', 'ce = 0.60000000 * 10000; F1 = 0.90000000 * 10000')
+               .replace('ce = 0.50000000 * 10000', 'ce = 0.50000000 * 10000; F1 = 0.40000000 * 10000'))
+        self.write('run.log', log)
+        self.report('run.log')
+        self.assertIn('0.4 best 0.9 in epoch 1', self.page().row('run.log'))
+
+    def test_minibatches_of_a_log_are_at_their_place(self):
+        """Epochs with 4 and 2 minibatches; lines with and without percentages."""
+        for percent in ((', 50.00%', ', 100.00%'), ('', '')):
+            lines = ''.join(f' Epoch[ {epoch} of 2]-Minibatch[ {m}- {m}{percent[m == most]}]: ce = 0.{5 + epoch} * 50; time = 0.5s; samplesPerSecond = 100\n'
+                            for epoch, most in ((1, 4), (2, 2)) for m in (most // 2, most))
+            self.write('run.log', lines + ''.join(f'Finished Epoch[ {epoch} of 2]: [Training] ce = 0.6 * 200; epochTime=2s\n' for epoch in (1, 2)))
+            self.report('run.log')
+            steps, epochs = ([float(p.split(',')[0]) for p in c] for c in self.page().figures['ce'])
+            self.assertEqual([steps[1], steps[3]], epochs, percent)
+            self.assertAlmostEqual(steps[0], epochs[0] - (epochs[1] - epochs[0]) / 2, delta=0.2)
+            self.assertAlmostEqual(steps[2], sum(epochs) / 2, delta=0.2)
+
+    def test_a_log_with_two_trainings(self):
+        def banner(command):
+            return f'# {command} command (train action){" " * 40}#\n'
+        settings = 'Effective settings:\n  ranks      1 on 1 host\nA, action train\n  model      a.dnn\nB, action train\n  model      b.dnn\n'
+        one = CNTK_LOG.replace('COMPLETED.\n', '')
+        cut = '\n'.join(one.replace('0.60000000', '0.90000000').split('\n')[:4]) + '\n'
+        self.write('run.log', settings + banner('A') + one + banner('B') + cut)
+        self.assertIn('2 runs', self.report('run.log').stdout)
+        page = self.page()
+        self.assertEqual([page.row(f'run.log: {c}')[1:3] for c in 'AB'], [['2 of 2', '0.5'], ['1 of 2', '0.9']])
+        self.assertNotIn('not finished', page.row('run.log: A')[0])
+        self.assertIn('not finished', page.row('run.log: B')[0])
+        self.assertEqual(page.row('model'), ['model', 'a.dnn', 'b.dnn'])
+        self.assertEqual(page.row('ranks'), ['ranks', '1 on 1 host', '1 on 1 host'])
+        # A log that a restart continues has each training once.
+        self.write('run.log', settings + banner('A') + one + banner('B') + cut + settings + banner('A') + banner('B') + one + 'COMPLETED.\n')
+        self.assertIn('2 runs', self.report('run.log').stdout)
+        self.assertEqual([self.page().row(f'run.log: {c}')[:3] for c in 'AB'],
+                         [[f' run.log: {c}', '2 of 2', '0.5'] for c in 'AB'])
+
+    def test_epochs_that_are_undone(self):
+        self.write('run.log', CNTK_LOG + 'Loading (rolling back to) previous model with best training-criterion value: m/net.dnn.1.\n')
+        self.report('run.log')
+        self.assertEqual(self.page().row('run.log')[1:6], ['1 of 2', '0.6', '0.58', '31.250%', '30.000%'])
+
+    def test_a_simulation_is_no_run(self):
+        self.metrics('runs/run.jsonl', [(1, 1.0)])
+        self.write('runs/sim.jsonl', '{"event":"simulate","samples":0,"ranks":2,"method":"EASGD","bits":"32","measures":{"samples_per_second":369204}}\n')
+        self.assertIn(': 1 run\n', self.report('runs').stdout)
+        self.assertIn('has neither metrics nor a log', self.report('runs/sim.jsonl', expect=2).stderr)
+
+    def test_predictions_for_any_spelling(self):
+        """Of methods and bits, and ASGD for DataParallelASGD."""
+        plan = (('DataParallelSGD', '1', 700), ('ASA of weights', '32', 650), ('DataParallelASGD', 'bf16', 600))
+        self.write('plan.jsonl', ''.join(json.dumps({'event': 'plan', 'samples': 0, 'ranks': 2, 'method': method, 'bits': bits,
+                                                     'measures': {'samples_per_second': speed}}) + '\n' for method, bits, speed in plan))
+        for method, block, speed in (('dataparallelsgd', 'DataParallelSGD = [\n gradientBits = 1\n]', '700'), ('"asa"', 'asa = [\n exchange = Weights\n]', '650'),
+                                     ('asgd', 'ASGD = [\n exchangeBits = BF16\n]', '600')):
+            self.metrics('run.jsonl', [(1, 1.0)])
+            file = self.directory / 'run.jsonl'
+            options = f'ParallelTrain = [\n parallelizationMethod = {method}\n {block}\n]\n'
+            file.write_text(file.read_text().replace('"ranks":1', '"ranks":2', 1).replace('"options":""', '"options":' + json.dumps(options)))
+            self.report('run.jsonl', 'plan.jsonl')
+            self.assertTrue(any(len(row) == 5 and row[1] == speed for row in self.page().rows), method)
+
     def test_mistakes(self):
         (self.directory / 'empty').mkdir()
         for words, said in ((['absent'], "there is no 'absent'"), (['empty'], "'empty' has neither metrics nor a log"), ([], 'no run is named'),
