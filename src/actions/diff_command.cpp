@@ -126,6 +126,7 @@ std::vector<std::string> elements_of(const std::string& value) {
 }
 
 bool same_value(const Setting& a, const Setting& b) {
+  if (!a.meaning.empty() && a.meaning == b.meaning) return true;
   if (a.value == b.value || lines_of(a.value) == lines_of(b.value)) return true;
   return a.value.find('\n') == std::string::npos && elements_of(a.value) == elements_of(b.value);
 }
@@ -148,6 +149,19 @@ std::string shown(const Setting* s, const Setting* other) {
   return fmt::format("{}  ({})", text, place_of_setting(*s));
 }
 
+// Whether the same two places are told of the key in a block around: what is inherited differs once.
+bool is_told_outside(const std::map<std::string, std::string>& told, const std::string& path,
+                     const std::string& places) {
+  std::size_t dot = path.rfind('.');
+  const std::string key = dot == path.npos ? "" : path.substr(dot);
+  while (dot != path.npos) {
+    dot = dot == 0 ? path.npos : path.rfind('.', dot - 1);
+    const auto outer = told.find(dot == path.npos ? key.substr(1) : path.substr(0, dot) + key);
+    if (outer != told.end() && outer->second == places) return true;
+  }
+  return false;
+}
+
 int print_differences(const DiffSide& a, const DiffSide& b) {
   std::vector<Flat> of_a, of_b;
   flatten(a.settings, "", of_a), flatten(b.settings, "", of_b);
@@ -157,7 +171,7 @@ int print_differences(const DiffSide& a, const DiffSide& b) {
   std::vector<Flat> all = of_a;
   for (const Flat& f : of_b)
     if (!in_a.contains(config::to_lower(f.path))) all.push_back(f);
-  int differences = 0;
+  std::map<std::string, std::string> told;  // places by key
   for (const Flat& f : all) {
     const std::string key = config::to_lower(f.path);
     if (key == "command" && (a.model || b.model)) continue;
@@ -166,11 +180,14 @@ int print_differences(const DiffSide& a, const DiffSide& b) {
     const Setting* const right = y == in_b.end() ? nullptr : y->second;
     if (left && right && same_value(*left, *right)) continue;
     if ((!left && !right->given) || (!right && !left->given)) continue;  // a default of a block that the other has not
+    const auto place = [](const Setting* s) { return s ? place_of_setting(*s) : "default"; };
+    const std::string places = place(left) + " " + place(right);
+    if (is_told_outside(told, key, places)) continue;
     fmt::print("{}\n  A: {}\n  B: {}\n", f.path, shown(left, right), shown(right, left));
-    ++differences;
+    told.emplace(key, places);
   }
-  if (differences > 0) fmt::print("{} difference{}\n", differences, differences == 1 ? "" : "s");
-  return differences == 0 ? 0 : 1;
+  if (!told.empty()) fmt::print("{} difference{}\n", told.size(), told.size() == 1 ? "" : "s");
+  return told.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -183,7 +200,8 @@ int run_diff(int argc, const char* const* argv) {
     if (words.size() != 2) throw Error(fmt::format("error: diff takes two files, not {}\nfix: trainer diff A B", argc));
     DiffSide a = read_side(words[0]), b = read_side(words[1]);
     for (auto [side, other] : {std::pair(&a, &b), std::pair(&b, &a)})
-      side->settings = effective_config(side->line.config, side->top, commands_of(*side, *other));
+      side->settings =
+          effective_config(side->line.config, side->top, commands_of(*side, *other), Inherited::in_each_block);
     return print_differences(a, b);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

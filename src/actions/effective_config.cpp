@@ -96,6 +96,25 @@ Setting reader(const Record& command, const char* key, const std::string& action
   return s;
 }
 
+std::vector<std::string> actions_in(const Record& command) {
+  const auto actions = command.strings("action");
+  return actions.empty() ? std::vector<std::string>{"train"} : actions;
+}
+
+// Other actions build a network of their own block only.
+bool builds_inherited_network(const Record& command) {
+  return std::ranges::any_of(actions_in(command), [](const std::string& action) {
+    const ActionEntry* entry = find_action(action);
+    return entry && (entry->names[0] == "train" || entry->names[0] == "edit");
+  });
+}
+
+bool is_read_inside(const std::vector<Setting>& all, const std::string& key) {
+  return std::ranges::any_of(all, [&](const Setting& s) {
+    return ((s.block || s.inherited) && config::equal_keys(s.key, key)) || is_read_inside(s.members, key);
+  });
+}
+
 // Scripts in languages of their own, whose variables may be any setting around them.
 bool has_script(const Record& command, const std::vector<std::string>& actions) {
   return command.has("NDLNetworkBuilder") ||
@@ -117,9 +136,8 @@ void drop_repeated(std::vector<Setting>& all, std::vector<const std::vector<Sett
   around.pop_back();
 }
 
-Setting command_block(const Record& command, const std::string& name) {
-  std::vector<std::string> actions = command.strings("action");
-  if (actions.empty()) actions = {"train"};
+Setting command_block(const Record& command, const std::string& name, bool once) {
+  const std::vector<std::string> actions = actions_in(command);
   Setting s{name, {}, command.where(), true};
   if (const auto own = config::written_setting(command, "action")) s.members.push_back(*own);
   std::string first;
@@ -140,14 +158,16 @@ Setting command_block(const Record& command, const std::string& name) {
   // What an action looks up by itself, such as the block `writer`.
   const bool script = has_script(command, actions);
   for (Setting& own : config::written_settings(command))
-    if (script || !config::is_variable(command, own.key)) add(s.members, {std::move(own)});
+    if ((script || !config::is_variable(command, own.key)) && (once || !is_read_inside(s.members, own.key)))
+      add(s.members, {std::move(own)});
   return s;
 }
 
 }  // namespace
 
 std::vector<Setting> effective_config(const Record& top, const config::TopLevel& options,
-                                      const std::vector<std::string>& commands) {
+                                      const std::vector<std::string>& commands, Inherited inherited) {
+  const bool once = inherited == Inherited::once;
   config::TopLevel now = options;
   auto all = config::effective_settings(
       top, [&](config::Fields& f) { now.describe(f); }, config::Unknown::drop);
@@ -160,20 +180,24 @@ std::vector<Setting> effective_config(const Record& top, const config::TopLevel&
     if (!top.is_block(name)) continue;
     const Record command = top.block(name);
     script = script || has_script(command, command.strings("action"));
-    for (const char* key : kBuilders)
-      if (!command.has_own(key) && top.has_own(key) && !config::find_setting(all, key))
-        all.push_back(builder(top, key));
-    blocks.push_back(command_block(command, name));
+    Setting& block = blocks.emplace_back(command_block(command, name, once));
+    for (const char* key : kBuilders) {
+      if (command.has_own(key) || !top.has_own(key) || (!once && !builds_inherited_network(command))) continue;
+      Setting network = builder(top, key);
+      network.inherited = !once;
+      add(once ? all : block.members, {std::move(network)});
+    }
   }
   if (script)
     for (Setting& s : config::written_settings(top))
-      if (!top.is_block(s.key) || !top.block(s.key).has_own("action")) add(all, {std::move(s)});
+      if ((!top.is_block(s.key) || !top.block(s.key).has_own("action")) && (once || !is_read_inside(blocks, s.key)))
+        add(all, {std::move(s)});
   for (Setting& s : blocks) {
     std::erase_if(all, [&](const Setting& o) { return config::equal_keys(o.key, s.key); });
     all.push_back(std::move(s));
   }
   std::vector<const std::vector<Setting>*> around;
-  drop_repeated(all, around);
+  if (once) drop_repeated(all, around);
   return all;
 }
 

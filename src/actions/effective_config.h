@@ -11,9 +11,12 @@
 
 namespace tutti::actions {
 
+// Where inherited settings stand. once: not in a block around which the setting is printed, too, so that it can be
+// changed in one place. in_each_block: in every block that reads them, and only there, for comparing.
+enum class Inherited { once, in_each_block };
 // What these commands read, with variables resolved and inherited settings in their blocks. Mistakes are not reported.
 std::vector<config::Setting> effective_config(const config::Record& top, const config::TopLevel&,
-                                              const std::vector<std::string>& commands);
+                                              const std::vector<std::string>& commands, Inherited = Inherited::once);
 
 // The settings of a model's training lie beside it.
 std::string settings_path(const std::string& model_path);

@@ -19,7 +19,6 @@
 namespace tutti::actions {
 namespace {
 
-const std::string in_command = "Train=[{}]";
 const std::string in_sgd = "Train=[SGD=[{}]]";
 const std::string in_parallel = "Train=[SGD=[ParallelTrain=[{}]]]";
 
@@ -29,6 +28,14 @@ Topic topic(std::string name, std::string help, std::string place) {
             Options options;
             options.describe(f);
           }};
+}
+
+// The name of a command is its action's, so that the same key of two actions has two places.
+std::string in_command(const std::string& action) {
+  if (action == "train") return "Train=[{}]";
+  std::string name = action;
+  if (name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  return fmt::format("{}=[action={};{{}}]", name, action);
 }
 
 // "Train=[{}]" with `inner` at its place.
@@ -62,7 +69,8 @@ void collect(const config::Table& table, const std::string& block, const std::st
 const std::vector<Topic>& topics() {
   static const std::vector<Topic> all = [] {
     std::vector<Topic> t{topic<config::TopLevel>("top", "settings outside of all blocks", "{}")};
-    for (const auto& entry : action_table()) t.push_back({entry.names[0], entry.help, in_command, entry.describe});
+    for (const auto& entry : action_table())
+      t.push_back({entry.names[0], entry.help, in_command(entry.names[0]), entry.describe});
     t.push_back(topic<SgdOptions>("SGD", "learning rates, momentum, minibatches, epochs", in_sgd));
     t.push_back(topic<AutoAdjustOptions>("AutoAdjust", "block in SGD: learning rates that adjust themselves",
                                          within(in_sgd, "AutoAdjust=[{}]")));

@@ -96,7 +96,7 @@ void note_unused_overrides(const config::CommandLine& line, const std::vector<co
   if (!problems.empty()) return;  // not everything has been read
   for (auto& found :
        config::unused_overrides(line.config, commands, [](config::Fields& f) { config::TopLevel().describe(f); })) {
-    if (line.strict)
+    if (line.strict && config::on_command_line(found.where))
       problems.add(std::move(found));
     else
       notices.add(found);

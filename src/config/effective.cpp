@@ -37,6 +37,18 @@ std::string without_blank_lines(const std::string& text) {
   return out;
 }
 
+enum class Spelling { as_written, boolean, word };
+
+std::string meaning_of(const std::string& text, Spelling spelling) {
+  if (spelling == Spelling::as_written) return {};
+  if (spelling == Spelling::word) return to_lower(text);
+  try {
+    return to_boolean({text, {}}, "") ? "true" : "false";
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
 std::vector<Setting> written_level(const StatePtr& level);
 
 Setting written_entry(const StatePtr& level, const Entry& entry) {
@@ -98,9 +110,11 @@ class Effective : public LevelFields {
   }
 
  protected:
-  void setting(std::string_view key, Target, std::string_view) override { scalar(key); }
+  void setting(std::string_view key, Target target, std::string_view) override {
+    scalar(key, std::holds_alternative<bool*>(target) ? Spelling::boolean : Spelling::as_written);
+  }
   void word(std::string_view key, std::size_t&, const std::vector<std::string>&, std::string_view) override {
-    scalar(key);
+    scalar(key, Spelling::word);
   }
   void nested(std::string_view key, std::string_view, bool*, const std::function<void(Fields&)>& describe) override {
     block(key, [&](const StatePtr& child, Setting& s) {
@@ -131,15 +145,17 @@ class Effective : public LevelFields {
     for (const std::string& name : table_->names_of(key)) seen_.insert(to_lower(name));
   }
 
-  void scalar(std::string_view key) {
+  void scalar(std::string_view key, Spelling spelling) {
     see(key);
     if (const auto found = find_scalar(key)) {
       std::string text =
           is_literal(found->range) ? std::string(found->range.view()) : quoted_if_needed(found->value.text);
       const bool own = find_value(*state_, table_->names_of(key), true).has_value();
       all_.push_back({std::string(key), without_blank_lines(text), found->value.where, false, true, !own});
+      all_.back().meaning = meaning_of(found->value.text, spelling);
     } else if (const Row* row = table_->row(key)) {
       all_.push_back({std::string(key), row->value, {}, false, false});
+      all_.back().meaning = meaning_of(row->value, spelling);
     }
   }
 

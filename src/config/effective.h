@@ -21,6 +21,7 @@ struct Setting {
   bool given = true;       // false: `value` is the default
   bool inherited = false;  // given in an enclosing block
   std::vector<Setting> members = {};
+  std::string meaning = {};  // of a boolean and of a word: `value` in one spelling; of other settings empty
 };
 
 // The settings of a block in the order of describe(), those inherited from enclosing blocks included. Settings that

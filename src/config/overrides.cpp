@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Called by prepare(). Finds unused overrides at the top level and in command blocks; option blocks further inside
-// refuse unknown keys themselves.
+// Called by prepare(). Finds unused overrides at the top level and in command blocks, and settings of command blocks,
+// those of config files too, that count at the top level only. Option blocks further inside refuse unknown keys
+// themselves.
 #include "config/overrides.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr std::size_t most_suggestions = 3, longest_value = 60, deepest_block = 8;
 
-bool on_command_line(const Entry::Written& w) { return w.key.text->source->name == "<command line>"; }
+bool is_on_command_line(const Entry::Written& w) { return on_command_line(w.key.where()); }
 
 std::string value_text(const Entry& entry) {
   const auto& written = entry.written.back();
@@ -80,16 +81,20 @@ class OverrideSearch {
   // `inside`: the command whose block this is.
   void look_at(const Record::State& level, const RunningCommand* inside, std::vector<Diagnostic>& found) const {
     for (const Entry& entry : level.entries) {
-      if (!is_override(entry) || level.was_read(entry)) continue;
+      const bool known_at_top = inside && top_table_.row(entry.key);
+      if ((!is_override(entry) && !known_at_top) || level.was_read(entry)) continue;
       if (variables_.contains(to_lower(entry.key)) || equal_keys(entry.key, "currentDirectory")) continue;
       const bool block = is_block(entry.written.back().value);
-      const bool in_file = !std::all_of(entry.written.begin(), entry.written.end(), on_command_line);
+      const bool in_file = !std::all_of(entry.written.begin(), entry.written.end(), is_on_command_line);
       const auto places = places_of(entry.key, block, inside);
-      if (in_file && (block || places.empty())) continue;  // of a command that does not run now
+      const bool of_top = known_at_top && !block && places.empty();
+      const bool of_idle_command = in_file && (block || places.empty());
+      if (!of_top && (of_idle_command || !is_override(entry))) continue;
       found.push_back({entry.written.back().key.where(),
                        fmt::format("no command uses '{}' {}", entry.key,
                                    inside ? fmt::format("of '{}'", inside->name) : "at the top level"),
-                       fix(entry, places, block, inside)});
+                       of_top ? fmt::format("write {}={} at the top level", entry.key, value_text(entry))
+                              : fix(entry, places, block, inside)});
     }
   }
 
@@ -183,7 +188,9 @@ std::string nested_setting(std::string key, const std::string& value) {
   return key + "=" + value + ends;
 }
 
-bool is_override(const Entry& entry) { return on_command_line(entry.written.back()); }
+bool on_command_line(const SourcePos& place) { return place.source && place.source->name == "<command line>"; }
+
+bool is_override(const Entry& entry) { return is_on_command_line(entry.written.back()); }
 
 std::vector<Diagnostic> unused_overrides(const Record& top, const std::vector<RunningCommand>& commands,
                                          const std::function<void(Fields&)>& describe_top) {

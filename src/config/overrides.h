@@ -11,6 +11,7 @@
 namespace tutti::config {
 
 struct Entry;
+bool on_command_line(const SourcePos&);
 bool is_override(const Entry&);  // its last word stands on the command line
 // a.b=1 as other programs take it: a=[b=1].
 std::string nested_setting(std::string key, const std::string& value);
@@ -27,6 +28,7 @@ struct RunningCommand {
   std::vector<KnownBlock> blocks;
 };
 
+// Also finds settings in command blocks that count at the top level only, in config files too.
 // Call after all commands are prepared: settings read by then count as used. A setting that is used as
 // $name$ anywhere is used, and a block that a config file has too belongs to a command that does not run now.
 std::vector<Diagnostic> unused_overrides(const Record& top, const std::vector<RunningCommand>& commands,

@@ -30,15 +30,14 @@ constexpr const char* kUsage =
 std::string take_json(std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i].find('=') != std::string::npos && !words[i].starts_with("-")) break;
-    if (words[i].starts_with("--json=")) {
-      std::string path = words[i].substr(7);
-      words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
-      return path;
-    }
-    if (words[i] != "--json") continue;
-    if (i + 1 >= words.size()) throw Error("launch: --json needs a value\nfix: --json plan.jsonl");
-    std::string path = words[i + 1];
-    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i), words.begin() + static_cast<std::ptrdiff_t>(i) + 2);
+    const bool inlined = words[i].starts_with("--json=");
+    if (!inlined && words[i] != "--json") continue;
+    const std::string next = i + 1 < words.size() ? words[i + 1] : "";
+    const bool is_value = !next.starts_with("-") && next.find('=') == next.npos;
+    const std::string path = inlined ? words[i].substr(7) : is_value ? next : "";
+    if (path.empty()) throw Error("plan: --json needs a value\nfix: --json plan.jsonl");
+    const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
+    words.erase(at, at + (inlined ? 1 : 2));
     return path;
   }
   return {};

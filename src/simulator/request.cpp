@@ -125,9 +125,10 @@ Request parse_request(const std::vector<std::string>& words) {
       continue;
     }
     const bool inlined = name.size() < words[i].size();
-    if (!inlined && (i + 1 == words.size() || words[i + 1].starts_with("-")))
-      refuse(fmt::format("{} needs a value", name), fmt::format("{} {}", name, option->example));
-    const std::string value = inlined ? words[i].substr(name.size() + 1) : words[++i];
+    // The configuration is no value.
+    const bool follows = i + 1 < words.size() && !words[i + 1].starts_with("-") && words[i + 1].find('=') == name.npos;
+    const std::string value = inlined ? words[i].substr(name.size() + 1) : follows ? words[++i] : "";
+    if (value.empty()) refuse(fmt::format("{} needs a value", name), fmt::format("{} {}", name, option->example));
     option->read(r, value);
     r.own.push_back(fmt::format("{}={}", name, value));
   }

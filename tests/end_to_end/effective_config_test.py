@@ -127,6 +127,24 @@ class EffectiveConfigTest(support.TrainerTest):
         self.write('inherited.cntk', 'momentumPerMB = 0.9\n' + examples.config().replace('momentumPerMB = 0.9\n', ''))
         self.assertEqual(self.diff('run.cntk', 'inherited.cntk'), (0, ''))
 
+    def test_inherited_or_written_in_any_spelling(self):
+        config = examples.config()
+        network = config[config.index('    SimpleNetworkBuilder'):config.index('    SGD = [')]
+        for same in (network + config.replace(network, ''), config.replace(' SGD = [', ' SGD = [ traceLevel = 1'),
+                     config.replace(' SGD = [', ' SGD = [ keepBest = F ; gradUpdateType = "None"'),
+                     config.replace('momentumPerMB = 0.9', '').replace('action = "train"', 'action = "train" ; momentumPerMB = 0.9')):
+            self.write('other.cntk', same)
+            self.assertEqual(self.diff('run.cntk', 'other.cntk'), (0, ''), same)
+            self.assertEqual(self.diff('other.cntk', 'run.cntk'), (0, ''), same)
+        self.write('other.cntk', config.replace(' SGD = [', ' SGD = [ keepBest = T'))
+        self.assertIn('Train.SGD.keepBest\n', self.diff('run.cntk', 'other.cntk')[1])
+
+    def test_what_many_blocks_inherit_differs_once(self):
+        self.write('other.cntk', examples.config().replace('traceLevel = 1', 'traceLevel = 2'))
+        code, text = self.diff('run.cntk', 'other.cntk')
+        self.assertEqual(code, 1, text)
+        self.assertTrue(text.startswith('traceLevel\n') and text.endswith('\n1 difference\n'), text)
+
     def test_differences_have_values_and_places(self):
         self.write('other.cntk', examples.config().replace('maxEpochs = 2', 'maxEpochs = 5\n        L2RegWeight = 0.1').replace('2:8:2', '2:16:2'))
         code, text = self.diff('run.cntk', 'other.cntk')

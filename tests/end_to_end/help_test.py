@@ -42,6 +42,14 @@ class HelpTest(support.TrainerTest):
         self.assertIn('  deviceId=...\n', self.help('help=deviceid'))
         self.assertIn('Train=[reader=[input=[NAME=[alias=...]]]]', self.help('help=alias'))
 
+    def test_keys_of_actions_name_the_action(self):
+        for key in ('minibatchSize', 'numMBsToShowResult'):
+            text = self.help(f'help={key}')
+            self.assertIn(f'  Test=[action=test;{key}=...]\n', text)
+            self.assertIn(f'  Train=[SGD=[{key}=...]]\n', text)
+            self.assertNotIn(f'  Train=[{key}=', text)
+        self.assertIn('  Train=[makeMode=...]\n', self.help('help=makeMode'))
+
     def test_list_of_everything(self):
         text = self.help('help=list')
         for word in ('SGD', 'EASGD', 'ImageReader', 'DenseLayer', 'BS.Boolean.Not', 'CrossEntropyWithSoftmax', 'gradientBits', 'maxEpochs', 'deviceId'):

@@ -29,6 +29,7 @@ class OverridesTest(support.TrainerTest):
             'SGD.minibatchSize=3': ('SGD.minibatchSize', 'write Train=[SGD=[minibatchSize=3]]'),
             'Train=[SGD.numMBsToShowResult=4]': ('SGD.numMBsToShowResult', 'write Train=[SGD=[numMBsToShowResult=4]]'),
             'gradientBits=1': ('gradientBits', 'write Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]'),
+            'Train=[doneFile=x]': ('doneFile', 'write doneFile=x at the top level'),
             'DatDir=x': ('DatDir', 'remove it, or use it as $DatDir$'),
         }
         text = self.check(*cases)
@@ -51,6 +52,14 @@ class OverridesTest(support.TrainerTest):
                      [f'currentDirectory={self.directory}']):
             with self.subTest(used=used):
                 self.assertNotIn(UNUSED, self.check(*used))
+
+    def test_what_counts_at_the_top_level_only(self):
+        """In a config file, too, and then with --strict as well a note."""
+        self.write('run.cntk', examples.config().replace('action = "train"', 'action = "train" ; stderr = "log" ; randomSeedOffset = 4'))
+        text = self.check('--strict')
+        self.assertRegex(text, rf"run\.cntk:\d+:\d+: note: {UNUSED} 'stderr' of 'Train'")
+        self.assertIn('fix: write stderr="log" at the top level\n', text)
+        self.assertNotIn("'randomSeedOffset'", text, 'SimpleNetworkBuilder inherits it')
 
     def test_several_trainings(self):
         self.write('two.cntk', 'Second = [ action = train ; modelPath = "models/second" ; SGD = [ maxEpochs = 2 ; minibatchSize = 8 ; learningRatesPerMB = 0.1 ]\n'

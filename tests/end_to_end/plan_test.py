@@ -58,6 +58,8 @@ class PlanTest(support.TrainerTest):
     def test_mistakes(self):
         self.assertIn("did you mean 'maxEpochs'", self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[maxEpoch=1]]', expect=2))
         self.assertIn('fix: ', self.plan('-n', 'x', expect=2))
+        for words in (('--json', 'configFile=run.cntk'), ('--json=', 'configFile=run.cntk'), ('--json', '-n', 2), ('--json',)):
+            self.assertIn('plan: --json needs a value\nfix: --json plan.jsonl', self.plan(*words, expect=2))
         self.assertIn('--restarts has no effect', self.plan('--restarts', 2, 'configFile=run.cntk', expect=2))
         self.assertIn('usage: trainer plan', self.plan('--help'))
 

@@ -92,7 +92,7 @@ class PreemptionTest(support.TrainerTest):
 
     def test_a_late_signal_stops_the_next_training(self):
         """It comes in the last minibatch of a training, which ends; the next one begins nothing, and goes on when started again."""
-        arguments, models = self.prepare('late', 'maxEpochs=1;ParallelTrain=[faultHook=[rank=0;firstStep=50;steps=1;sleep=3]]')
+        arguments, models = self.prepare('late', 'maxEpochs=1;ParallelTrain=[faultHook=[rank=0;firstStep=49;steps=1;sleep=3]]')
         path = self.directory / 'late/run.cntk'
         text = path.read_text(encoding='utf-8')
         second = text[text.index('Train = ['):text.index('Test = [')].replace('Train = [', 'Second = [ modelPath = "models/second.dnn"', 1)

@@ -38,7 +38,10 @@ TEST(Request, MistakesHaveAFix) {
   EXPECT_NE(complaint({"--ranks", "8:2"}).find("ends before it begins"), std::string::npos);
   EXPECT_NE(complaint({"--links", "fast"}).find("fix: --links 1gbit"), std::string::npos);
   EXPECT_NE(complaint({"--latency", "30"}).find("fix: --latency 30us"), std::string::npos);
-  EXPECT_NE(complaint({"--json"}).find("--json needs a value"), std::string::npos);
+  const std::vector<std::vector<std::string>> without_value = {
+      {"--json"}, {"--json", "configFile=x"}, {"--json=", "configFile=x"}, {"--json", "-n"}};
+  for (const auto& words : without_value)
+    EXPECT_EQ(complaint(words), "simulate: --json needs a value\nfix: --json simulate.jsonl");
 }
 
 }  // namespace
