@@ -188,13 +188,6 @@ ControlCriterion control_criterion(const Training& t, const std::vector<StepMetr
 bool rate_is_too_small(Training& t, double rate) {
   const double least = t.sgd.min_learning_rate_per_sample;
   if (rate >= least) return false;
-  if (t.rewinds > 0 && rate >= least * std::pow(t.sgd.faults.nan_rate_factor, t.rewinds))
-    throw CodedError(
-        kNotANumber,
-        fmt::format("The training criterion is not a number (NAN), and rewind {} makes the learning rate per sample, "
-                    "{:.8g}, less than minLearningRatePerSample = {:.8g}\nfix: lower the learning rate, or clip "
-                    "gradients (clippingThresholdPerSample)",
-                    t.rewinds, rate, least));
   log::line(
       fmt::sprintf("Learn Rate Per Sample for Epoch[%d] = %.8g is less than minLearningRatePerSample %.8g. "
                    "Training complete.",

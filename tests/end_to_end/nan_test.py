@@ -127,10 +127,6 @@ class NanTest(support.TrainerTest):
         result = self.run_trainer(['configFile=run.cntk', *self.prepare('onNaN=rewind;maxRewinds=2')[2:]], 2, expect=NAN)
         self.assertIn('not a number (NAN) after 2 rewinds', result.text)
         self.assertEqual(result.text.count('Warning: rewind'), 2)
-        # A rate that a rewind makes too small to go on with is no end in good order.
-        result = self.run_trainer(['configFile=run.cntk', *self.prepare('onNaN=rewind;nanRateFactor=1e-12')[2:]], 2, expect=NAN)
-        self.assertIn('rewind 1 makes the learning rate per sample', result.text)
-        self.assertFalse((self.directory / 'models/model.dnn').exists())
 
     def test_mistakes(self):
         for options, expected in (('onNaN=ignore', 'ignore'), ('nanRateFactor=2', 'must lie above 0, up to 1'), ('maxRewinds=0', 'must be at least 1')):
