@@ -133,8 +133,6 @@ TEST(MakeReader, SettingsWithoutEffectAreNoted) {
   const TemporaryFile table("1 2\n");
   const std::string uci = "readerType=UCIFastReader;file=\"" + table.path() + "\"\ny=[dim=1;labelType=regression";
   expect_note(make(uci + ";labelDim=1]"), "labelDim has no effect with labelType = regression");
-  expect_note(make(uci + ";labelMappingFile=\"" + table.path() + "\"]"),
-              "labelMappingFile has no effect with labelType = regression");
   EXPECT_EQ(make(uci + "]").notices, "");
 }
 

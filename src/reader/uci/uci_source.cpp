@@ -238,10 +238,8 @@ Made read_uci(const config::Record& block, const std::string& title, const Reade
   read_block(*o, block, title, context);
   for (const auto& [name, s] : o->streams) {
     if (!s.mapping.empty()) check_file(block.block(name), "labelMappingFile", s.mapping, context);
-    if (!s.labels || s.type != UciStream::Type::regression) continue;
-    constexpr const char* with = "with labelType = regression";
-    note_no_effect(block.block(name), "labelDim", with, "dim counts the columns", context);
-    note_no_effect(block.block(name), "labelMappingFile", with, "the columns hold numbers", context);
+    if (s.labels && s.type == UciStream::Type::regression)
+      note_no_effect(block.block(name), "labelDim", "with labelType = regression", "dim counts the columns", context);
   }
   std::erase_if(o->streams, [](const auto& s) { return s.second.labels && s.second.type == UciStream::Type::none; });
   if (o->streams.empty())
