@@ -18,8 +18,6 @@ namespace {
 
 constexpr std::size_t most_suggestions = 3, longest_value = 60, deepest_block = 8;
 
-bool is_on_command_line(const Entry::Written& w) { return on_command_line(w.key.where()); }
-
 std::string value_text(const Entry& entry) {
   const auto& written = entry.written.back();
   if (written.alone) return "true";
@@ -85,7 +83,8 @@ class OverrideSearch {
       if ((!is_override(entry) && !known_at_top) || level.was_read(entry)) continue;
       if (variables_.contains(to_lower(entry.key)) || equal_keys(entry.key, "currentDirectory")) continue;
       const bool block = is_block(entry.written.back().value);
-      const bool in_file = !std::all_of(entry.written.begin(), entry.written.end(), is_on_command_line);
+      const bool in_file = !std::ranges::all_of(
+          entry.written, [](const Entry::Written& w) { return on_command_line(w.key.where()); });
       const auto places = places_of(entry.key, block, inside);
       const bool of_top = known_at_top && !block && places.empty();
       const bool of_idle_command = in_file && (block || places.empty());
@@ -190,7 +189,7 @@ std::string nested_setting(std::string key, const std::string& value) {
 
 bool on_command_line(const SourcePos& place) { return place.source && place.source->name == "<command line>"; }
 
-bool is_override(const Entry& entry) { return is_on_command_line(entry.written.back()); }
+bool is_override(const Entry& entry) { return on_command_line(entry.written.back().key.where()); }
 
 std::vector<Diagnostic> unused_overrides(const Record& top, const std::vector<RunningCommand>& commands,
                                          const std::function<void(Fields&)>& describe_top) {

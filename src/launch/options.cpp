@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/trimmed.h"
 #include "tutti/error.h"
 
 namespace tutti::launch {
@@ -38,25 +39,17 @@ int number(const std::string& word, const std::string& text, int least) {
   return number(word, text, least, fmt::format("{} {}", word, std::max(least, 4)));
 }
 
-constexpr const char* kBlanks = " \t\r\n";
-
-std::string without_blanks_around(const std::string& text) {
-  const auto first = text.find_first_not_of(kBlanks);
-  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
 // "a:4", or "a" for one rank. `where` and `fix`: for messages.
 Host parse_host(const std::string& text, const std::string& where, const char* fix) {
   const auto first = text.find(':'), colon = first == text.rfind(':') ? first : text.npos;  // IPv6 has several
-  Host host{without_blanks_around(text.substr(0, colon))};
+  Host host{std::string(trimmed(text.substr(0, colon)))};
   if (host.name.empty() || host.name.starts_with('-'))
     throw Error(fmt::format("launch: {} has a host without a name: '{}'\nfix: {}", where, text, fix));
   if (host.name.find_first_of(kBlanks) != host.name.npos)
     throw Error(fmt::format("launch: {}: '{}' is no name of a host: it has a blank inside\nfix: {}", where, host.name,
                             fix));
   if (colon != text.npos)
-    host.slots =
-        number(fmt::format("{}: '{}'", where, host.name), without_blanks_around(text.substr(colon + 1)), 1, fix);
+    host.slots = number(fmt::format("{}: '{}'", where, host.name), std::string(trimmed(text.substr(colon + 1))), 1, fix);
   return host;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what trainer plan --json writes, and finds the line that predicts a run.
+#include <strings.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <fstream>
 
@@ -14,11 +13,7 @@ namespace tutti::report {
 namespace {
 
 // Keys and words are spelled as the user did.
-bool same_word(const std::string& a, const std::string& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](unsigned char x, unsigned char y) {
-           return std::tolower(x) == std::tolower(y);
-         });
-}
+bool same_word(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
 
 // Of the SGD block, as the metrics hold it.
 std::string option_of(const RunData& run, const std::string& key) {

@@ -43,6 +43,5 @@ std::int64_t epochs_for(std::int64_t updates, std::int64_t samples, std::int64_t
 void each_line(const std::string& path, const std::function<void(std::string_view, std::int64_t)>& use);
 // The whole text as a number.
 bool as_number(std::string_view text, double& value);
-std::string_view trimmed(std::string_view text);
 
 }  // namespace tutti::starter

@@ -12,6 +12,7 @@
 #include <memory>
 #include <ranges>
 
+#include "base/trimmed.h"
 #include "starter/kinds.h"
 #include "tutti/error.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/exit_codes.h"
 #include "base/host.h"
+#include "base/trimmed.h"
 #include "base/utf8.h"
 #include "starter/kinds.h"
 
@@ -233,12 +234,6 @@ bool as_number(std::string_view text, double& value) {
   if (text.starts_with('+')) text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 int run(int argc, const char* const* argv) {

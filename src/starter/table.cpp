@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/trimmed.h"
 #include "starter/kinds.h"
 
 namespace tutti::starter {

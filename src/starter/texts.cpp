@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/trimmed.h"
 #include "starter/kinds.h"
 #include "tutti/error.h"
 
