@@ -2,7 +2,8 @@
 # The trainer in a container. The first stage builds the Debian package, the second one installs it.
 #   docker build -t tutti .
 #   docker run --rm --shm-size=1g --user "$(id -u):$(id -g)" -v "$PWD:/work" tutti trainer launch -n 2 configFile=my.cntk
-# scripts/container.sh does both, with podman or docker. Ranks of one container share memory in /dev/shm: more than 1g for large networks.
+# scripts/container.sh does both, with podman or docker. Ranks of one container share memory in /dev/shm: more than 1g
+# for large networks.
 ARG BASE=debian:bookworm
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends dpkg-dev

@@ -28,6 +28,7 @@ if [ $base = localhost/debian:bookworm ] && ! "$engine" image inspect $base >/de
   command -v debootstrap >/dev/null || die "the command debootstrap is missing: apt-get install debootstrap"
   say "Making $base"
   make_debian bookworm "$folder/debian"
+  copy_settings "$folder/debian"
   tar -C "$folder/debian" -c . | "$engine" import - $base
 fi
 

@@ -15,13 +15,14 @@ mirror_of_host() {
 settings_of_host() {
   apt-config dump 2>/dev/null | grep -E '^Acquire::(http|https|Retries|ForceIPv|Check-Valid-Until|Check-Date)' | grep -v -- -Auto-Detect || true
 }
+# copy_settings FOLDER: what apt in the system there needs to reach packages.
 copy_settings() {
   local system=$1
   settings_of_host >"$system/etc/apt/apt.conf.d/90host"
   cp -r /etc/apt/auth.conf /etc/apt/auth.conf.d "$system/etc/apt/" 2>/dev/null || true
   if [ -d "$system/usr/local/share/ca-certificates" ]; then
     cp -r /usr/local/share/ca-certificates/. "$system/usr/local/share/ca-certificates/"
-    chroot "$system" update-ca-certificates >/dev/null
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$system" update-ca-certificates >/dev/null
   fi
 }
 
@@ -34,5 +35,4 @@ make_debian() {
     die "debootstrap could not make '$release'; its log is $system.log"
   }
   rm "$system.log"
-  copy_settings "$system"
 }

@@ -64,12 +64,13 @@ timed() {
 
 make_system() {
   make_debian "$release" "$system"
-  cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
   mount --bind "$system" "$system" # some commands want their / to be a mount
   mount -t proc proc "$system/proc"
   mount --rbind /sys "$system/sys"
   mount --rbind /dev "$system/dev"
   mount -t tmpfs tmpfs "$system/dev/shm"
+  copy_settings "$system"
+  cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
 }
 
 # run_inside ACCOUNT SCRIPT: one of the commands, where the sources lie.
