@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once. A stop that comes too
-// late for one training of the run is one of the next.
+// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once. A signal too late
+// to stop one training stops the next.
 class StopSignals {
  public:
   StopSignals();

@@ -49,7 +49,7 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> values;  // parameter and value
   std::string folder;                                       // output/name
   std::string log() const { return folder + "/log"; }
-  std::string output() const { return folder + "/output"; }  // what it says besides
+  std::string output() const { return folder + "/output"; }  // what it prints apart from the log
 };
 std::vector<Run> make_runs(const Plan&);
 

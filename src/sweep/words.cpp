@@ -131,7 +131,7 @@ void add_readers(const config::Record& level, const std::vector<std::string>& bl
         if (!place.empty()) words.push_back(within(blocks, key, place));
       }
     } catch (const ConfigError&) {
-      // a language of its own, or a value that nothing asks for
+      // no settings, as in a script, or a value that no command reads
     }
   }
 }

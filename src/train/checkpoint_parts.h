@@ -15,9 +15,9 @@ void archive_average(Training&, Archive* to, bool loading);
 void archive_optimizer(Training&, Archive* to, bool loading);
 CheckpointParts parts_of(Training&, ModelView);
 
-// For a checkpoint within an epoch, when each rank has running statistics of its own data. The constructor replaces
-// them in the network by their mean over the ranks, which the model is saved with. The checkpoint also holds each
-// rank's own statistics, which the destructor restores. Collective.
+// For a checkpoint within an epoch, when running statistics differ between ranks. The constructor replaces them in the
+// network by their mean over the ranks, which the model is saved with. The checkpoint also holds each rank's own
+// statistics, which the destructor restores. Collective.
 class SavedStatistics {
  public:
   explicit SavedStatistics(Training&);

@@ -229,7 +229,9 @@ class ReportTest(support.TrainerTest):
                    'Times of Epoch[ 2 of 2]: compute 9.000 s, waiting for data 0.000 s, encode 0.000 s, wait for ranks 0.000 s\n')
         for name in ('run.jsonl', 'run.log'):
             self.report(name)
-            for row in [r for r in self.page().rows if r and r[0].strip().startswith(name)]:
+            rows = [r for r in self.page().rows if r and r[0].strip().startswith(name)]
+            self.assertEqual(len(rows), 2, 'the summary and the rank')
+            for row in rows:
                 self.assertIn('90.0%', row)
                 self.assertIn('10.0%', row)
 

@@ -587,7 +587,7 @@ TEST(Writable, LeavesNothingBehindAndSaysWhatIsWrong) {
   EXPECT_NE(error_of([&] { check_writable(d / "m", std::size_t{1} << 60); }).find("MB free"), std::string::npos);
 }
 
-// As the ranks of `trainer simulate`, each with a training of its own, and the runs of a sweep do.
+// Ranks of `trainer simulate` and runs of a sweep do: each checks the path of a separate training.
 TEST(Writable, SeveralMayCheckAtOnce) {
   const Directory d;
   std::vector<std::thread> all;
