@@ -109,6 +109,9 @@ class Network {
 
   NodeResult criterion() const;
   std::vector<NodeResult> evaluations() const;
+  // Nodes that make a criterion or evaluation something else than a sum over samples: of shares of a minibatch they
+  // have other values than of the whole.
+  std::vector<NodeResult> indivisible_nodes() const;
 
   void set_mode(const NetworkMode&);
   const NetworkMode& mode() const;
@@ -119,7 +122,9 @@ class Network {
   // Computes the gradients of this rank's share (sums, not means) in parameters().gradients. Announces each chunk once
   // it is complete and its weights are no longer needed in this step. An empty share gives zeros. Shares larger than
   // the plan are computed in parts, with the same result. Throws NumericError if the criterion is NaN.
-  StepMetrics forward_backward(const Batch&, GradientSink& chunks);
+  // Terms of parameters alone count by this rank's share of the minibatch. Their gradients count by its share of the
+  // `update_samples` of the ranks that make one update; 0 = those of the minibatch.
+  StepMetrics forward_backward(const Batch&, GradientSink& chunks, std::int64_t update_samples = 0);
   // Lets steps run ahead of their results on a device. Afterwards forward_backward() returns the criterion and
   // evaluations of an earlier call (samples and columns are those of the current call), and next_deferred_metrics()
   // returns the remaining results one step at a time. If a criterion is NaN, the weights have not changed since that

@@ -109,6 +109,8 @@ struct Run {
   float gradient_scale = 1;  // of the criterion, so that float16 gradients do not underflow
   double dropout_rate = 0;
   std::uint64_t dropout_seed = 0;
+  // Factors of terms of parameters alone: the share that this rank has of the minibatch, and of the update.
+  float share = 1, share_of_update = 1;
   std::int64_t position = 0;                     // samples of the epoch before the minibatch
   std::vector<std::int64_t> sequence_positions;  // and before each sequence of the part; with packed columns
   bool packed = false;                           // columns are ordered as in `sequences`

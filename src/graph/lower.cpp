@@ -242,32 +242,51 @@ const std::map<std::string, Composite>& composites() {
 
 }  // namespace
 
+Operand Lowering::lower_node() {
+  const std::string& operation = node().operation;
+  if (operation == "InputValue") return leaf(Tensor::Kind::input);
+  if (operation == "LearnableParameter") return leaf(Tensor::Kind::parameter);
+  if (operation == "Mean" || operation == "InvStdDev") return leaf(Tensor::Kind::statistic);
+  if (is_delay(operation)) return delay();
+  const auto composite = composites().find(operation);
+  return composite == composites().end() ? as_written() : composite->second(*this);
+}
+
+Operand Lowering::share_of(const Operand& o) {
+  const Operand share = emit("Pass", {o});
+  run_as("ShareOfMinibatch");
+  return share;
+}
+
+// Only this node gets the share of a term; other users get the whole of it.
+Operand Lowering::with_shares() {
+  std::map<std::size_t, Operand> whole;
+  for (const std::size_t input : node().inputs)
+    if (terms_ && terms_->inputs.contains({current_, input})) whole.emplace(input, code_.of_node.at(input));
+  for (const auto& [input, o] : whole) code_.of_node[input] = share_of(o);
+  Operand result = lower_node();
+  for (auto& [input, o] : whole) code_.of_node[input] = std::move(o);
+  return result;
+}
+
 Lowered Lowering::run(const std::vector<std::size_t>& order) {
   for (const auto index : order) {
     current_ = index;
-    const std::string& operation = node().operation;
-    const auto composite = composites().find(operation);
-    Operand result;
-    if (operation == "InputValue")
-      result = leaf(Tensor::Kind::input);
-    else if (operation == "LearnableParameter")
-      result = leaf(Tensor::Kind::parameter);
-    else if (operation == "Mean" || operation == "InvStdDev")
-      result = leaf(Tensor::Kind::statistic);
-    else if (is_delay(operation))
-      result = delay();
-    else
-      result = composite == composites().end() ? as_written() : composite->second(*this);
-    code_.of_node[index] = std::move(result);
+    code_.of_node[index] = with_shares();
   }
   close_delays();
+  if (terms_)
+    for (const std::size_t root : terms_->whole) {
+      current_ = root;
+      code_.of_node[root] = share_of(code_.of_node.at(root));
+    }
   for (const auto& i : code_.instructions) code_.sequential = code_.sequential || needs_sequences(i.operation);
   return std::move(code_);
 }
 
 Lowered lower(const Graph& graph, const std::vector<std::size_t>& order, const std::vector<Value>& values,
               const std::vector<std::size_t>& roots, const LowerOptions& options) {
-  Lowered code = Lowering(graph, values, options.training, options.label_smoothing).run(order);
+  Lowered code = Lowering(graph, values, options.training, options.label_smoothing, options.terms).run(order);
   if (options.model_parallel) place_layers(code, roots, *options.model_parallel, *options.shards);
   recognize_grus(graph, code, roots);
   fuse_bias_and_activation(code, roots);

@@ -10,6 +10,7 @@
 #include "graph/kernel.h"
 #include "graph/label_smoothing.h"
 #include "graph/loops.h"
+#include "graph/result_terms.h"
 #include "graph/shapes.h"
 #include "tutti/placement.h"
 
@@ -51,6 +52,7 @@ struct LowerOptions {
   const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
   const Shards* shards = nullptr;                 // chosen for this network before
   const LabelSmoothing* label_smoothing = nullptr;
+  const ResultTerms* terms = nullptr;  // those of parameters alone count by the rank's share of the minibatch
 };
 
 // `order` is from evaluation_order, `values` from infer_graph. `roots` stay observable (are not fused away).

@@ -11,8 +11,8 @@ namespace tutti::graph {
 class Lowering {
  public:
   Lowering(const Graph& graph, const std::vector<Value>& values, bool training,
-           const LabelSmoothing* smoothing = nullptr)
-      : graph_(graph), values_(values), training_(training), smoothing_(smoothing) {}
+           const LabelSmoothing* smoothing = nullptr, const ResultTerms* terms = nullptr)
+      : graph_(graph), values_(values), training_(training), smoothing_(smoothing), terms_(terms) {}
 
   Lowered run(const std::vector<std::size_t>& order);
 
@@ -49,11 +49,15 @@ class Lowering {
   Operand as_written();
   Operand delay();
   void close_delays();
+  Operand lower_node();
+  Operand with_shares();
+  Operand share_of(const Operand&);
 
   const Graph& graph_;
   const std::vector<Value>& values_;
   bool training_;
   const LabelSmoothing* smoothing_;
+  const ResultTerms* terms_;
   std::size_t current_ = 0;
   Lowered code_;
   // Delays that were lowered before their input: instruction, input node.

@@ -28,7 +28,7 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
     label_smoothing = graph::smooth_labels(graph, *criterion, options.label_smoothing);
-    training = make(criterion_roots(), program_options(criterion));
+    training = make(criterion_roots(), program_options(criterion, true));
     for (const graph::Tensor& t : training->program.code().tensors)
       if (t.shard) shards.emplace(t.node, *t.shard);
     if (auto* capture = dynamic_cast<GraphCapture*>(backend.get()); capture && options.repeat_steps)
@@ -107,7 +107,7 @@ std::unique_ptr<Executable> Network::Impl::make(const std::vector<std::size_t>& 
   return e;
 }
 
-graph::Program::Options Network::Impl::program_options(std::optional<std::size_t> trained) const {
+graph::Program::Options Network::Impl::program_options(std::optional<std::size_t> trained, bool results) const {
   return {.criterion = trained,
           .training = trained.has_value(),
           .reuse_memory = options.reuse_memory,
@@ -116,7 +116,8 @@ graph::Program::Options Network::Impl::program_options(std::optional<std::size_t
           .half_values = options.half_values,
           .model_parallel = divided() ? &options.model_parallel : nullptr,
           .shards = &shards,
-          .label_smoothing = &label_smoothing};
+          .label_smoothing = &label_smoothing,
+          .results = results};
 }
 
 std::vector<Network::Input> Network::Impl::inputs_of(const std::vector<std::size_t>& roots) const {
@@ -201,7 +202,7 @@ void Network::plan_training(std::int64_t max_columns) {
 }
 
 Executable& Network::Impl::evaluating() {
-  if (!evaluation) evaluation = make(criterion_roots(), program_options({}));
+  if (!evaluation) evaluation = make(criterion_roots(), program_options({}, true));
   return *evaluation;
 }
 
@@ -220,7 +221,7 @@ void Network::plan_evaluation(std::int64_t max_columns, const std::vector<std::s
           fmt::format("'{}' depends on nodes that the network's criteria, evaluations and outputs do not use", name),
           "tag the node: tag = 'output'");
   }
-  m.output = m.make(roots, m.program_options({}));
+  m.output = m.make(roots, m.program_options({}, false));
   m.output->plan_parts(static_cast<std::size_t>(max_columns));
 }
 
@@ -233,6 +234,16 @@ std::vector<NodeResult> Network::evaluations() const {
   std::vector<NodeResult> all;
   for (const auto index : impl_->evaluations)
     all.push_back({impl_->graph.nodes[index].name, impl_->graph.nodes[index].operation});
+  return all;
+}
+
+// A ranking is a mean over queries, which are sequences and so never divided.
+std::vector<NodeResult> Network::indivisible_nodes() const {
+  const Impl& m = *impl_;
+  std::vector<NodeResult> all;
+  for (const auto index : graph::find_terms(m.graph, m.values, m.criterion_roots()).indivisible)
+    if (const auto& node = m.graph.nodes[index]; node.operation != "LambdaRank" && node.operation != "NDCG1Eval")
+      all.push_back({node.name, node.operation});
   return all;
 }
 

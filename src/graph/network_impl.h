@@ -124,8 +124,8 @@ struct Network::Impl {
   [[noreturn]] void throw_with_largest_parameter(const std::string& what) const;
   void find_sparse_sources();
   std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
-  // For training of a criterion, or forward only.
-  graph::Program::Options program_options(std::optional<std::size_t> trained) const;
+  // For training of a criterion, or forward only. `results`: the roots are the criterion and the evaluations.
+  graph::Program::Options program_options(std::optional<std::size_t> trained, bool results) const;
   std::vector<std::size_t> criterion_roots() const;
   Executable& evaluating();
   std::vector<Network::Input> inputs_of(const std::vector<std::size_t>& roots) const;

@@ -12,12 +12,6 @@
 namespace tutti::graph {
 namespace {
 
-bool depends_on_samples(const Graph& graph, std::size_t node) {
-  const auto order = evaluation_order(graph, {node});
-  return std::any_of(order.begin(), order.end(),
-                     [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
-}
-
 // Statistics of a share are not those of its parts, and neighbours of a sample may be in another part.
 bool over_whole_share(const Instruction& i) {
   return (i.operation == "BatchNormalization" && flag(i.node, "training", false)) || i.operation == "ShiftSamples";
@@ -28,6 +22,7 @@ bool over_whole_share(const Instruction& i) {
 Program::Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
                  const Options& options)
     : backend_(backend), options_(options) {
+  const ResultTerms terms = find_terms(graph, values, roots);
   code_ = lower(graph, execution_order(graph, roots), values, roots,
                 {.training = options.training,
                  .winograd = options.winograd,
@@ -37,11 +32,12 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
                  .fused_recurrent_inputs = backend.fuses_recurrent_inputs(),
                  .model_parallel = options.model_parallel,
                  .shards = options.shards,
-                 .label_smoothing = options.label_smoothing});
+                 .label_smoothing = options.label_smoothing,
+                 .terms = options.results ? &terms : nullptr});
   for (const auto root : roots) roots_.insert(code_.of_node.at(root).tensor);
   for (const auto& [node, divisor] : code_.divisor_of_node) roots_.insert(divisor.tensor);
   if (options.criterion) criterion_ = code_.of_node.at(*options.criterion);
-  for (const auto root : roots) additive_ = additive_ && sums_over_samples(graph, root, values);
+  additive_ = terms.over_samples_only();
   for (const auto& i : code_.instructions) additive_ = additive_ && !over_whole_share(i);
   double_sums_.assign(code_.tensors.size(), false);
   make_kernels();
@@ -65,24 +61,6 @@ Program::Program(const Graph& graph, const std::vector<Value>& values, std::vect
 
 Program::~Program() {
   if (block_) backend_.release(block_);
-}
-
-// A sum of terms each of which is a criterion over samples or a value per sample; parameters may scale terms. A term of
-// parameters alone (a weight penalty written as a node) would count once per part, so such a criterion is not additive.
-bool Program::sums_over_samples(const Graph& graph, std::size_t index, const std::vector<Value>& values) const {
-  const Node& node = graph.nodes[index];
-  if (values[index].per_sample) return true;
-  static const std::set<std::string> linear = {"Plus", "Minus", "Negate", "Pass", "Trace", "Reshape"};
-  if (graph::sums_over_samples(node))
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](std::size_t i) { return values[i].per_sample; });
-  if (node.operation == "ElementTimes") {
-    const std::size_t a = node.inputs[0], b = node.inputs[1];
-    return (!depends_on_samples(graph, a) && sums_over_samples(graph, b, values)) ||
-           (!depends_on_samples(graph, b) && sums_over_samples(graph, a, values));
-  }
-  if (!linear.contains(node.operation)) return false;
-  return std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](std::size_t i) { return !values[i].per_sample && sums_over_samples(graph, i, values); });
 }
 
 void Program::make_kernels() {

@@ -51,6 +51,7 @@ class Program {
     const ModelParallel* model_parallel = nullptr;  // null: every layer is replicated
     const Shards* shards = nullptr;                 // that the training program of the network has chosen
     const LabelSmoothing* label_smoothing = nullptr;
+    bool results = false;  // the roots are criteria and evaluations, which are summed over the ranks
   };
   Program(const Graph& graph, const std::vector<Value>& values, std::vector<std::size_t> roots, Backend& backend,
           const Options& options);
@@ -134,7 +135,6 @@ class Program {
   std::size_t chunk_unit(std::size_t tensor) const;
   static std::optional<Ready> sparse_row_list(const Instruction&);
   std::vector<std::optional<Ready>> find_sparse();
-  bool sums_over_samples(const Graph& graph, std::size_t node, const std::vector<Value>& values) const;
 
   Backend& backend_;
   Options options_;
@@ -152,7 +152,7 @@ class Program {
   std::vector<Ready> ready_;
   std::vector<std::size_t> dense_inputs_;
   std::vector<bool> double_sums_;  // by tensor
-  bool additive_ = true;
+  bool additive_ = false;
 
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::vector<Buffer> buffers_;

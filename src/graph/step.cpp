@@ -38,6 +38,11 @@ std::int64_t position_of(const Batch& batch, std::size_t sequence) {
                                           : batch.sequence_positions[sequence];
 }
 
+// Of `all` samples, as far as they are known.
+float share_of(const Batch& batch, std::int64_t all) {
+  return all > 0 ? static_cast<float>(static_cast<double>(batch.samples) / static_cast<double>(all)) : 1;
+}
+
 bool counts_sequences(const graph::Lowered& code) { return code.axes.size() > 1 || code.sequential; }
 
 // Passes announced chunks from the program to the receiver.
@@ -266,6 +271,7 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
     most = std::max(most, (columns + shares - 1) / shares);
   }
   if (most > e.program.planned_columns()) e.plan(most);
+  e.run.share = share_of(batch, batch.global_samples);
   e.run.dropout_rate = mode.dropout_rate;
   e.run.dropout_seed = mode.dropout_seed;
   e.run.normalization_time_constant = mode.normalization_time_constant;
@@ -294,7 +300,7 @@ void Network::Impl::clear_dense_gradients() {
     if (!s.sparse_gradient) backend->fill(0, parameters.gradients.data() + s.offset, s.size());
 }
 
-StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) {
+StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks, std::int64_t update_samples) {
   Impl& m = *impl_;
   assert(m.training && "plan_training comes first");
   Executable& e = *m.training;
@@ -318,6 +324,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks) 
   Announcer announcer(chunks, *m.backend, std::ref(tell));
   e.run.sink = &announcer;
   e.run.gradient_scale = m.gradient_scale;
+  e.run.share_of_update = share_of(batch, update_samples > 0 ? update_samples : batch.global_samples);
   if (m.divides_gradients && m.gradient_scale != 1) announcer.unscale(m.parameters, 1 / m.gradient_scale);
   const auto& parts = m.parts(e, batch);
   if (!e.was_sent(batch)) e.sent = {};

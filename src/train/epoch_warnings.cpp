@@ -154,6 +154,16 @@ std::string slow_exchange_warning(const EpochTimes& t, const SharedEpoch& e) {
   return text;
 }
 
+void warn_of_indivisible_nodes(const Network& network, int ranks) {
+  if (ranks < 2) return;
+  for (const NodeResult& node : network.indivisible_nodes())
+    log::warning(
+        fmt::format("'{}' ({}) is computed from a sum over samples: each of the {} ranks uses the sum over its own "
+                    "share of a minibatch, so the result is not that of one rank. fix: make the criterion or "
+                    "evaluation a sum of values per sample",
+                    node.name, node.operation, ranks));
+}
+
 void warn_of_damaged_data(const Training& t) {
   const std::int64_t left_out =
       t.progress.samples_in_epoch - t.progress.dropped_samples - t.report->epoch_metrics().samples;
@@ -198,6 +208,7 @@ void advise(const Training& t) {
   const std::string advice = t.parallel->method.advice(epochs * std::min(t.samples_per_epoch, most));
   if (!advice.empty()) log::warning(advice);
   if (!t.sgd.parallel.exchanges() || epochs <= 0) return;
+  warn_of_indivisible_nodes(*t.network, t.world->size());
   const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.update_size(t.sgd.minibatch_size.at(static_cast<std::size_t>(first)))};
   for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }

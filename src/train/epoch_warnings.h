@@ -12,6 +12,7 @@
 #include "train/report.h"
 #include "tutti/communicator.h"
 #include "tutti/graph.h"
+#include "tutti/network.h"
 #include "tutti/reader.h"
 
 namespace tutti {
@@ -47,6 +48,9 @@ class ConstantPredictor {
 // the epoch started with an untrained network.
 std::string divergence_warning(const ConstantPredictor&, const std::string& criterion, double average,
                                std::int64_t epoch, bool first);
+
+// Prints a warning for each node whose result on several ranks is not that of one rank.
+void warn_of_indivisible_nodes(const Network&, int ranks);
 
 struct SharedEpoch {
   std::int64_t epoch = 1;  // counts from 1

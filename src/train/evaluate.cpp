@@ -43,6 +43,7 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
     first = run.minibatches + 1;
   };
 
+  if (what == EvaluationOf::listed_nodes && parallel) warn_of_indivisible_nodes(network, world.size());
   network.bind(reader.streams());
   reader.start_epoch(plan);
   const Doing doing("evaluates");

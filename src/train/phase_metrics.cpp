@@ -31,11 +31,11 @@ void PhaseMetrics::start_reading() {
   steps_ = 0;
 }
 
-StepMetrics PhaseMetrics::forward_backward(const Batch& batch, GradientSink& gradients) {
+StepMetrics PhaseMetrics::forward_backward(const Batch& batch, GradientSink& gradients, const StepInfo& step) {
   StepMetrics metrics;
   keep_statistics();
   try {
-    metrics = t_.network->forward_backward(batch, gradients);
+    metrics = t_.network->forward_backward(batch, gradients, updates_alone_ ? step.samples : step.global_samples);
   } catch (const DeferredNumericError& e) {
     stop_at_nan(e);
   } catch (const NumericError& e) {

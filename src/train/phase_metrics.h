@@ -15,7 +15,11 @@ namespace tutti {
 class PhaseMetrics {
  public:
   // All arguments must outlive it.
-  PhaseMetrics(Training& t, const Phase& phase, PhaseTimes& times) : t_(t), phase_(phase), times_(times) {}
+  PhaseMetrics(Training& t, const Phase& phase, PhaseTimes& times)
+      : t_(t),
+        phase_(phase),
+        times_(times),
+        updates_alone_(phase.method->method.traits.own_updates && !t.sgd.parallel.adds_updates()) {}
   ~PhaseMetrics();
   PhaseMetrics(const PhaseMetrics&) = delete;
   PhaseMetrics& operator=(const PhaseMetrics&) = delete;
@@ -30,7 +34,7 @@ class PhaseMetrics {
   void agree_on_progress();
 
   // Of the network, with the step metrics of this rank. onNaN decides whether a NaN criterion ends the run.
-  StepMetrics forward_backward(const Batch&, GradientSink&);
+  StepMetrics forward_backward(const Batch&, GradientSink&, const StepInfo&);
   // Whether all ranks know by now that the run goes back (onNaN = rewind).
   bool rewinds_now() const;
   // After drain(): throws Rewind on all ranks if one of them has seen NaN. Collective.
@@ -52,6 +56,7 @@ class PhaseMetrics {
   Training& t_;
   const Phase& phase_;
   PhaseTimes& times_;
+  const bool updates_alone_;  // the gradients of a step are an update of this rank, or of its group
   bool deferred_ = false;
   std::int64_t minibatches_before_ = 0;  // in this epoch, before the reader started
   std::int64_t steps_ = 0;               // since then

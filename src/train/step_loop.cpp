@@ -94,7 +94,7 @@ void step(Loop& loop, const Batch& batch) {
     const StepInfo info = loop.running.step_info(
         {batch.samples, batch.columns, batch.global_samples, batch.global_columns}, loop.update.rates());
     GradientSink& gradients = loop.reduction.begin_step(info);
-    metrics = loop.metrics.forward_backward(batch, gradients);
+    metrics = loop.metrics.forward_backward(batch, gradients, info);
     loop.reduction.end_backward();
     loop.running.metrics.begin(metrics);
     loop.reduction.finish_step();

@@ -21,6 +21,35 @@ class EqualRanks : public TextRun {
       EXPECT_LE(distance("one", "more"), bound) << ranks;
     }
   }
+
+  // The same network with penalties as nodes, of the criterion and as an evaluation.
+  static std::string with_penalty(std::string text) {
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("ce = CrossEntropyWithSoftmax (y, z)",
+            "P = ParameterTensor {(2:3)} ; penalty = MatrixL2Reg (P)\n"
+            "ce = CrossEntropyWithSoftmax (y, z + P * x) + penalty + 0.5 * SumElements (P .* P)");
+    replace("evaluationNodes = (mark)", "evaluationNodes = (penalty)");
+    return text;
+  }
+  std::string validation() const {
+    return fmt::format(R"(
+Train=[cvReader=[readerType=CNTKTextFormatReader;file="{}"
+  input=[x=[dim=3;format=dense];y=[dim=2;format=dense];m=[dim=1;format=dense]]]])",
+                       path("data"));
+  }
+  // What the log shows of ce and penalty for whole epochs, validations and tests, by place. Every rank has the lines.
+  static std::map<std::string, double> values(const std::string& text) {
+    std::map<std::string, double> found;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("Finished Epoch") != std::string::npos || line.find("Final Results") != std::string::npos)
+        for (const std::string name : {" ce = ", " penalty = "})
+          if (const auto at = line.find(name); at != std::string::npos)
+            found[line.substr(0, line.find("] ") + 1) + name] = std::stod(line.substr(at + name.size()));
+    return found;
+  }
 };
 
 TEST_F(EqualRanks, WithDropout) {
@@ -40,6 +69,68 @@ TEST_F(EqualRanks, WithSequences) {
   }
   // Without a recurrent layer columns are not brought into packed order.
   expect_equal({"sequences", false, true, 3, "Sequential (DenseLayer {30, activation = ReLU} : Dropout)"}, rule, 1e-4);
+}
+
+// A term of parameters alone counts once per minibatch: in the weights, and in the results of the training, of the
+// validation and of a test.
+TEST_F(EqualRanks, WithWeightPenalty) {
+  const Kind kind{"penalty", false, false, 3, "DenseLayer {6, activation = ReLU}"};
+  write_data(kind, 33);
+  const auto settings = [&](const std::string& model, const std::string& method) {
+    return with_penalty(config(kind, model, 8, 3)) + "\nTrain=[makeMode=false]" + method;
+  };
+  const auto results = [&](int ranks, const std::string& text) {
+    log::open({path("run.log"), false, 0, false});
+    run(ranks, text + validation());
+    run(ranks, text + "\nTrain=[action=test;minibatchSize=8]");
+    log::close();
+    return values(bytes("run.log"));
+  };
+  const auto one = results(1, settings("one", ""));
+  ASSERT_EQ(one.size(), 2u * (3 + 3 + 1)) << "two results of three epochs, three validations and a test";
+  for (const char* method :
+       {"parallelizationMethod=DataParallelSGD", "parallelizationMethod=ASA",
+        "parallelizationMethod=DataParallelSGD;groups=size:2",
+        "parallelizationMethod=DataParallelASGD;DataParallelASGD=[policy=sync;push=gradients]"})
+    for (const int ranks : {2, 5}) {
+      SCOPED_TRACE(fmt::format("{} on {} ranks", method, ranks));
+      const auto more =
+          results(ranks, settings("more", fmt::format("\nTrain=[SGD=[ParallelTrain=[{}]]]", method)));
+      EXPECT_LE(distance("one", "more"), 1e-5);
+      ASSERT_EQ(more.size(), one.size());
+      for (const auto& [place, value] : more) EXPECT_NEAR(value, one.at(place), 1e-5 * (1 + value)) << place;
+    }
+}
+
+// With every sample twice, each of two ranks that update alone does what one rank does with every sample once.
+TEST_F(EqualRanks, WithWholePenaltyWhereRanksUpdateAlone) {
+  const Kind kind{"alone", false, false, 3, "DenseLayer {6, activation = ReLU}"};
+  write_data(kind, 32);
+  const std::string common = "\nTrain=[makeMode=false;reader=[randomize=false];SGD=[momentumPerMB=0]]";
+  run(1, with_penalty(config(kind, "one", 4, 3)) + common);
+  std::istringstream once(bytes("data"));
+  std::ofstream twice(path("data"));
+  for (std::string line; std::getline(once, line);) twice << line << '\n' << line << '\n';
+  twice.close();
+  run(2, with_penalty(config(kind, "more", 8, 3)) + common +
+             "\nTrain=[SGD=[learningRatesPerMB=0.2;ParallelTrain=[parallelizationMethod=ModelAveragingSGD]]]");
+  EXPECT_GT(distance("one", "one.0"), 1e-2) << "nothing was learned";
+  EXPECT_LE(distance("one", "more"), 1e-5);
+}
+
+TEST_F(EqualRanks, NotWithRootsOfSums) {
+  const Kind kind{"root", false, false, 3, "DenseLayer {6, activation = ReLU}"};
+  write_data(kind, 33);
+  std::string text =
+      config(kind, "root", 8, 1) + "\nTrain=[makeMode=false;SGD=[ParallelTrain=[parallelizationMethod=ASA]]]";
+  const std::string criterion = "CrossEntropyWithSoftmax (y, z)";
+  text.replace(text.find(criterion), criterion.size(), "Sqrt (CrossEntropyWithSoftmax (y, z))");
+  for (const int ranks : {1, 2}) {
+    log::open({path("run.log"), false, 0, false});
+    run(ranks, text);
+    log::close();
+    EXPECT_EQ(bytes("run.log").find("'ce' (Sqrt) is computed from a sum over samples") != std::string::npos, ranks > 1);
+  }
 }
 
 TEST_F(EqualRanks, WithSynchronizedNormalization) {

@@ -192,6 +192,57 @@ TEST(Network, WhatIsNoSumOverSamplesIsNotSplit) {
   EXPECT_EQ(gradients(*whole), gradients(*small));
 }
 
+TEST(Network, PenaltyCountsOncePerMinibatch) {
+  GraphBuilder b;
+  const auto w = b.parameter("W", {3, 4}, 1);
+  const auto z = b.add("Times", "z", {w, b.input("x", {4})});
+  const auto penalty = b.add("MatrixL2Reg", "n", {w});
+  b.criterion("Plus", "total", {b.add("SquareError", "se", {z, b.add("Sigmoid", "s", {z})}), penalty});
+  b.graph().evaluations.push_back(penalty);
+  Data whole(9), first(3), rest(6);
+  whole.random("x", 4);
+  const auto& x = whole.values(0);
+  first.dense("x", {x.begin(), x.begin() + 12});
+  rest.dense("x", {x.begin() + 12, x.end()});
+  first.batch.global_samples = rest.batch.global_samples = 9;
+  auto network = ready(b.graph(), whole, 9);
+  Announced sink;
+  const StepMetrics all = network->forward_backward(whole.batch, sink);
+  const auto gradients_of_all = gradients(*network);
+  const StepMetrics one = network->forward_backward(first.batch, sink);
+  const auto shared = gradients(*network);
+  const StepMetrics other = network->forward_backward(rest.batch, sink);
+  auto sum = gradients(*network);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += shared[i];
+  EXPECT_NEAR(one.criterion + other.criterion, all.criterion, 1e-5 * all.criterion);
+  EXPECT_NEAR(one.evaluations[0].sum + other.evaluations[0].sum, all.evaluations[0].sum, 1e-5);
+  expect_near(sum, gradients_of_all, 1e-5);
+  EXPECT_NEAR(network->evaluate(first.batch).evaluations[0].sum, all.evaluations[0].sum / 3, 1e-5);
+  // A rank that updates alone: the results are shares, the gradient is that of the whole penalty.
+  EXPECT_EQ(network->forward_backward(first.batch, sink, 3).criterion, one.criterion);
+  auto alone = gradients(*network);
+  const float* const weights = network->parameters().weights.data();
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    alone[i] -= 2.0f / 3 * weights[i] / static_cast<float>(all.evaluations[0].sum);
+  expect_near(alone, shared, 1e-5);
+  // A node that is written is no result of a share.
+  network->plan_evaluation(9, {"n"});
+  EXPECT_NEAR(network->forward(first.batch).at(0).values[0], all.evaluations[0].sum, 1e-5);
+}
+
+TEST(Network, NamesWhatIsNoSumOverSamples) {
+  GraphBuilder b;
+  const auto w = b.parameter("W", {3, 4}, 1);
+  const auto z = b.add("Times", "z", {w, b.input("x", {4})});
+  const auto squares = b.add("SumElements", "squares", {b.add("ElementTimes", "zz", {z, z})});
+  b.criterion("Plus", "total", {squares, b.add("Sqrt", "penalty", {b.add("SumElements", "sum", {w})})});
+  EXPECT_TRUE(Network(b.graph(), {}).indivisible_nodes().empty());
+  b.evaluation("Negate", "negative", {b.add("Sqrt", "root", {squares})});
+  const auto nodes = Network(b.graph(), {}).indivisible_nodes();
+  ASSERT_EQ(nodes.size(), 1u);
+  EXPECT_EQ(nodes[0].name, "root");
+}
+
 TEST(Network, SharesOfAnySizeFollowEachOther) {
   const auto graph = classifier(20, 33, 4).graph();
   Data large(32), small(7), odd(31);

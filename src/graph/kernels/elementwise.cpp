@@ -169,6 +169,25 @@ class SmoothLabels : public Kernel {
   const double amount_;
 };
 
+// A term of parameters alone, of which every rank counts a share, so that it counts once per minibatch.
+class ShareOfMinibatch : public Kernel {
+ public:
+  explicit ShareOfMinibatch(Instruction i) : Kernel(std::move(i)) {
+    reads_no_values();
+    replayable = false;  // the factors change from step to step
+  }
+  void forward(Run& run) const override {
+    run.backend.map(UnaryOp::copy, in(run, 0), out(run), run.count(code.out));
+    run.backend.scale(run.share, out(run), run.count(code.out), nullptr);
+  }
+  void backward(Run& run) const override {
+    float* const gradient = out_gradient(run);
+    run.backend.scale(run.share_of_update, gradient, run.count(code.out), nullptr);
+    run.backend.map_gradient(UnaryOp::copy, gradient, gradient, gradient, in_gradient(run, 0), run.count(code.out),
+                             adds(run, 0));
+  }
+};
+
 }  // namespace
 
 Layout broadcast_layout(const Run& run, std::span<const Operand> in, const Operand& out) {
@@ -209,6 +228,7 @@ void list_elementwise(Makers& makers) {
                  {"Cosine", make<Map, UnaryOp::cosine, from_operand>},
                  {"Dropout", make<Dropout>},
                  {"SmoothLabels", make<SmoothLabels>},
+                 {"ShareOfMinibatch", make<ShareOfMinibatch>},  // made by lowering
                  {"BiasActivation", make<BiasActivation>}});  // made by fusion
   using enum Flow;
   makers.insert({{"Plus", make<Combine, PointOp::plus, to_all, false>},

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/result_terms.h"
+
+#include <algorithm>
+#include <string>
+
+namespace tutti::graph {
+namespace {
+
+bool depends_on_samples(const Graph& graph, std::size_t node) {
+  const auto order = execution_order(graph, {node});
+  return std::any_of(order.begin(), order.end(),
+                     [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
+}
+
+struct Walk {
+  // A sum over samples, or a value per sample; parameters may scale terms.
+  void visit(std::size_t index) {
+    const Node& node = graph.nodes[index];
+    const auto per_sample = [&](std::size_t i) { return values[i].per_sample; };
+    if (per_sample(index)) return;
+    if (sums_over_samples(node) && std::ranges::any_of(node.inputs, per_sample)) return;
+    static const std::set<std::string> linear = {"Plus", "Minus", "Negate", "Pass", "Trace", "Reshape"};
+    if (linear.contains(node.operation)) {
+      for (const std::size_t input : node.inputs)
+        if (depends_on_samples(graph, input))
+          visit(input);
+        else
+          terms.inputs.emplace(index, input);
+      return;
+    }
+    if (node.operation == "ElementTimes")
+      for (const std::size_t k : {0, 1})
+        if (!depends_on_samples(graph, node.inputs[k])) return visit(node.inputs[1 - k]);
+    terms.indivisible.push_back(index);
+  }
+
+  const Graph& graph;
+  const std::vector<Value>& values;
+  ResultTerms terms;
+};
+
+}  // namespace
+
+ResultTerms find_terms(const Graph& graph, const std::vector<Value>& values, const std::vector<std::size_t>& results) {
+  Walk walk{graph, values, {}};
+  for (const std::size_t root : results)
+    if (depends_on_samples(graph, root))
+      walk.visit(root);
+    else
+      walk.terms.whole.insert(root);
+  return std::move(walk.terms);
+}
+
+}  // namespace tutti::graph
