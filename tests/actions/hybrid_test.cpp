@@ -180,6 +180,28 @@ TEST_F(Hybrid, DividedInsideGroups) {
   }
 }
 
+// Each rank has the momentum of its own shards.
+TEST_F(Hybrid, DividedInsideGroupsResumesExactly) {
+  write({"resumed", false, false, 3, kTwoLayers});
+  for (const char* between : {"parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=15]",
+                              "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=15;outerOptimizer=adam]",
+                              "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=15;overlap=2]"})
+    for (const char* placement : {"dense=shard", "dense=replicate;layers=[1=single]"}) {
+      SCOPED_TRACE(fmt::format("{} {}", between, placement));
+      const auto run_for = [&](const char* model, int epochs, const char* mode) {
+        run(4, config(kind_, model, 8, epochs) +
+                   fmt::format("\nTrain=[makeMode={};SGD=[ModelParallel=[{}];ParallelTrain=[groups=size:2;{};"
+                               "insideGroups=[DataParallelSGD=[gradientBits=32]]]]]",
+                               mode, placement, between));
+      };
+      run_for("undisturbed", 3, "false");
+      run_for("resumed", 1, "false");
+      run_for("resumed", 3, "true");
+      EXPECT_GT(distance("undisturbed", "undisturbed.0"), 1e-3);
+      EXPECT_EQ(distance("undisturbed", "resumed"), 0);
+    }
+}
+
 // The 1-bit exchange of what every rank holds goes on beside shards.
 TEST_F(Hybrid, FewBitsForTheRest) {
   write({"bits", false, false, 3, kTwoLayers});

@@ -11,6 +11,7 @@ namespace tutti {
 namespace {
 
 constexpr const char* level_of_shards = "shards";
+constexpr const char* level_common_to_shards = "shards common/";
 
 // A range of slices as Parameters of their own, over the same memory.
 struct View {
@@ -169,10 +170,13 @@ class HybridWeights final : public Hybrid<WeightExchange> {
     };
     common_->show(which, part(views_.common)), shards_->show(which, part(views_.shards));
   }
+  // What the exchange of a shard calls common is so only among the ranks that hold this shard.
   void archive(Archive& a, Section section) override {
     common_->archive(a, section);
-    LevelArchive level(a, level_of_shards);
-    shards_->archive(level, section);
+    if (section == Section::common) return;
+    LevelArchive common(a, level_common_to_shards), own(a, level_of_shards);
+    shards_->archive(common, Section::common);
+    shards_->archive(own, Section::per_rank);
   }
 
  private:
