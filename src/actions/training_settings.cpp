@@ -2,13 +2,15 @@
 #include "actions/training_settings.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <tuple>
+#include <utility>
 
 #include "base/memory.h"
+#include "comm/agreement.h"
+#include "parallel/advice.h"
 #include "train/checkpointing.h"
 
 namespace tutti::actions {
@@ -50,14 +52,44 @@ std::string schedule_text(const Training& t) {
                      t.sgd.update_size(t.sgd.minibatch_size.at(0)), all);
 }
 
+// Collective.
+bool sums_in_shared_memory(const Training& t) {
+  const ParallelTrainOptions* level = &t.sgd.parallel;
+  const auto shares = [&] {
+    return level->traits().shards &&
+           (level->transport == Transport::automatic || level->transport == Transport::shared_memory);
+  };
+  while (!shares() && !level->inside_groups.level.empty()) level = level->inside_groups.level.data();
+  return shares() && all_agree(*t.world, is_host(t.network->parameters().weights.memory())) &&
+         t.world->share_memory(1) != nullptr;
+}
+
+// Collective.
+void note_unchecked_messages(const ActionContext& context, const Training& t) {
+  const auto& parallel = t.sgd.parallel;
+  const bool flips = parallel.exchanges() && parallel.fault_hook && parallel.fault_hook->flip_message;
+  const ChecksummedMessages checked = t.sgd.faults.message_checksums;
+  if (t.world->size() == 1 || (checked == ChecksummedMessages::none && !flips)) return;
+  const auto hosts = hosts_of(*t.world);
+  const bool one_host = std::ranges::count(hosts, hosts.front()) == t.world->size();
+  std::string why;
+  if (!parallel.exchanges())
+    why = fmt::format("with parallelizationMethod = {}", name_of(parallel.method));
+  else if (checked == ChecksummedMessages::between_hosts && one_host)
+    why = "on one host";
+  if (!why.empty() && checked != ChecksummedMessages::none)
+    context.notice(fmt::format("messageChecksums has no effect {}", why));
+  else if (checked == ChecksummedMessages::all && one_host && sums_in_shared_memory(t))
+    context.notice("messageChecksums does not cover what the ranks sum in shared memory. fix: transport = messages");
+  if (flips && (!why.empty() || checked == ChecksummedMessages::none))
+    context.notice("faultHook: flipMessage has no effect: no message carries a checksum. fix: messageChecksums = all");
+}
+
 // Those of ParallelTrain, and others that need it.
 void note_unused_parallel(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
   const char* const method = name_of(parallel.method);
-  if (!parallel.unused_blocks.empty())
-    context.notice(fmt::format("ParallelTrain: the block{} {} {} no effect with parallelizationMethod = {}",
-                               parallel.unused_blocks.size() == 1 ? "" : "s", fmt::join(parallel.unused_blocks, ", "),
-                               parallel.unused_blocks.size() == 1 ? "has" : "have", method));
+  for (std::string& line : unused_settings(parallel)) context.notice(std::move(line));
   if (!parallel.auto_allow.empty() && !parallel.automatic && t.choice.method.empty())
     context.notice("autoAllow has no effect without parallelizationMethod = auto");
   if (t.sgd.faults.verify_replicas > 0 &&
@@ -67,8 +99,7 @@ void note_unused_parallel(const ActionContext& context, const Training& t) {
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
     context.notice(fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
                                parallel.start_epoch, t.sgd.max_epochs, method));
-  if (!parallel.exchanges() && parallel.transport != Transport::automatic)
-    context.notice(fmt::format("transport has no effect with parallelizationMethod = {}", method));
+  note_unchecked_messages(context, t);
 }
 
 }  // namespace
@@ -114,8 +145,7 @@ void make_metrics(const ActionContext& context, Training& t) {
                       folder ? "name a folder that can be written" : "name a file that can be written");
     // Event files are named by the model.
     else if (!folder && context.metrics_files &&
-             context.metrics_files->try_emplace(std::filesystem::absolute(path).lexically_normal(), t.command)
-                     .first->second != t.command)
+             context.metrics_files->try_emplace(same_file(path), t.command).first->second != t.command)
       context.problem(block.value(key).where,
                       fmt::format("{}: another command of this run also writes '{}'", key, path),
                       "name another file in one of them");
@@ -126,7 +156,7 @@ void make_metrics(const ActionContext& context, Training& t) {
     if (o.any()) check_path(sgd.block("metrics"), "jsonl", o.jsonl, false);
     if (o.any()) check_path(sgd.block("metrics"), "tensorBoard", o.tensor_board, true);
   }
-  if (o.any()) t.metrics = std::make_unique<Metrics>(o, std::filesystem::path(t.model_path).filename().string());
+  if (o.any()) t.metrics = std::make_unique<Metrics>(o, same_file(t.model_path).string());
 }
 
 }  // namespace tutti::actions

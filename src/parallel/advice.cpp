@@ -2,8 +2,10 @@
 #include "parallel/advice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -60,7 +62,55 @@ void about_level(const ParallelTrainOptions& o, const TrainingLength& t, int ran
     about_overlap(m->name, m->stream.settings, m->block.all(ranks), t, lines);
 }
 
+void unused_blocks(const ParallelTrainOptions& o, Lines& lines) {
+  const auto& blocks = o.unused_blocks;
+  if (blocks.empty()) return;
+  lines.push_back(fmt::format("{}: the block{} {} {} no effect with parallelizationMethod = {}",
+                              o.depth == 0 ? "ParallelTrain" : "insideGroups", blocks.size() == 1 ? "" : "s",
+                              fmt::join(blocks, ", "), blocks.size() == 1 ? "has" : "have", name_of(o.method)));
+}
+
+// Of all methods.
+void unused_alone(const ParallelTrainOptions& o, Lines& lines) {
+  if (o.exchanges()) return;
+  for (const auto& [key, given] :
+       {std::pair("transport", o.transport != Transport::automatic),
+        std::pair("parallelizationStartEpoch", o.start_epoch > 1),
+        std::pair("parallelizationStartSample", o.start_sample > 0), std::pair("syncPerfStats", o.sync_perf_stats > 0)})
+    if (given) lines.push_back(fmt::format("{} has no effect with parallelizationMethod = {}", key, name_of(o.method)));
+}
+
+void unused_gradient_settings(const DataParallelOptions& o, Lines& lines) {
+  const auto all = [&](auto holds) { return std::ranges::all_of(o.gradient_bits.values, holds); };
+  if (o.reset_residuals && all([](std::int64_t bits) { return bits >= 32; }))
+    lines.push_back("resetResidualsEachEpoch has no effect with gradients in 32 bits: there are no residuals");
+  if (!o.zero_threshold && all([](std::int64_t bits) { return bits != 1; }))
+    lines.push_back("useZeroThresholdFor1BitQuantization has no effect without gradients in 1 bit");
+}
+
+void unused_server_settings(const ServerOptions& o, Lines& lines) {
+  if (o.unused_pipeline) lines.push_back("usePipeline has no effect with SimModelAverage: averages are waited for");
+  const std::int64_t period = std::ranges::min(o.sync_period.values);
+  if (o.fetch_period > 0 && !o.every_minibatch && o.fetch_period <= period)
+    lines.push_back(
+        fmt::format("fetchPeriod = {} has no effect: a worker pushes every {} samples or more, and each push fetches",
+                    o.fetch_period, period));
+}
+
 }  // namespace
+
+std::vector<std::string> unused_settings(const ParallelTrainOptions& options) {
+  Lines lines;
+  for (const ParallelTrainOptions* level = &options; level;
+       level = level->inside_groups.level.empty() ? nullptr : level->inside_groups.level.data()) {
+    unused_blocks(*level, lines);
+    unused_alone(*level, lines);
+    if (const auto* gradients = std::get_if<DataParallelOptions>(&level->method))
+      unused_gradient_settings(*gradients, lines);
+    if (const auto* servers = std::get_if<ServerOptions>(&level->method)) unused_server_settings(*servers, lines);
+  }
+  return lines;
+}
 
 std::vector<std::string> exchange_advice(const ParallelTrainOptions& options, const TrainingLength& length, int ranks) {
   Lines lines;

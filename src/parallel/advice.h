@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// advice.h -- warnings about an exchange before a training of known length starts: settings that are allowed but will
-// not serve it. Called by src/train/train.cpp.
+// advice.h -- settings of an exchange that are allowed but have no effect, and warnings before a training of known
+// length starts about those that will not serve it.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +20,9 @@ struct TrainingLength {
 
 // Returns one line per warning, each with its fix.
 std::vector<std::string> exchange_advice(const ParallelTrainOptions&, const TrainingLength&, int ranks);
+
+// Returns one line per setting that others leave without effect, at every level. Configs of CNTK have such: they are
+// not refused.
+std::vector<std::string> unused_settings(const ParallelTrainOptions&);
 
 }  // namespace tutti

@@ -134,6 +134,13 @@ std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communi
   return reader;
 }
 
+// Whether layers are divided in another way, and otherwise by the same method.
+bool is_redivided(const std::string& stored, const std::string& now) {
+  constexpr std::string_view divided = ", layers divided among ";
+  const std::size_t at = stored.find(divided);
+  return at != stored.npos && now.find(divided) == at && stored.compare(0, at, now, 0, at) == 0;
+}
+
 }  // namespace
 
 void remove_older_models(const CheckpointFiles& f, std::int64_t epoch) {
@@ -213,21 +220,24 @@ RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointPa
     return report;
   }
   const auto reader = open_on_rank_0(point.checkpoint, comm);
+  bool fits = false;
   on_rank_0(comm, [&] {
     const std::string stored = reader->text("rank state of");
     report.ranks = reader->integer("ranks");
+    fits = !stored.empty() && stored == parts.rank_state_name;
     if (stored.empty())
       report.lost = "the checkpoint holds none";
-    else if (stored != parts.rank_state_name)
+    else if (!fits && (!is_redivided(stored, parts.rank_state_name) || holds_exchange_values(*reader)))
       report.lost = fmt::format("the checkpoint was written by {}", stored);
-    else
+    else if (fits)
       report.gone =
           fmt::format("{}", fmt::join(gone_with_ranks(*reader, static_cast<int>(report.ranks), comm.size()), ", "));
   });
   broadcast_text(comm, report.lost);
   broadcast_text(comm, report.gone);
   comm.broadcast(0, writable_bytes(report.ranks));
-  if (!report.lost.empty()) return report;
+  comm.broadcast(0, writable_bytes(fits));
+  if (!fits) return report;
   if (parts.common_state) broadcast_state(comm, reader.get(), "exchange/", parts.common_state);
   spread_state(comm, reader.get(), static_cast<int>(report.ranks), parts.rank_state);
   return report;

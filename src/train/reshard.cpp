@@ -2,6 +2,7 @@
 // The state of each rank when the number of ranks has changed since a checkpoint was written.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "train/rank_state.h"
@@ -92,6 +93,13 @@ std::set<std::string> gone_with_ranks(const ContainerReader& reader, int old_ran
     }
   }
   return what;
+}
+
+bool holds_exchange_values(const ContainerReader& reader) {
+  return std::ranges::any_of(reader.entries(), [](const auto& entry) {
+    const auto& [path, e] = entry;
+    return e.type == EntryType::floats && e.bytes > 0 && (path.starts_with("rank ") || path.starts_with("exchange/"));
+  });
 }
 
 }  // namespace tutti

@@ -47,6 +47,11 @@ void note_unused(const config::Record& block, const SgdOptions& o, config::Notic
   only_of({adam, one_bit_adam, adam_w, lamb}, {"beta1", "beta2"});
   only_of({rms_prop_textbook}, {"decay"});
   only_of({adam, one_bit_adam, adam_w, lamb, rms_prop_textbook}, {"epsilon"});
+  if (!o.optimizer.clip_by_truncation && !std::isfinite(o.optimizer.clipping_per_sample))
+    note("gradientClippingWithTruncation", std::isfinite(o.optimizer.global_norm_per_sample)
+                                               ? "with clippingGlobalNormPerSample"
+                                               : "without clippingThresholdPerSample");
+  if (!o.gradient_check) note("sigFigs", "without gradientcheck = true");
   if (o.faults.on_nan != OnNan::rewind)
     for (const char* key : {"nanRateFactor", "maxRewinds"}) note(key, "without onNaN = rewind");
   if (o.faults.stall_warning >= o.faults.stall_timeout)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run says when it does not do what its user expects: one group, divergence, an exchange that costs more than it gains, data
-that are damaged."""
+"""What a run says when it does not do what its user expects: one group, settings without effect, divergence, an exchange that costs
+more than it gains, data that are damaged."""
 import examples
 import support
 
@@ -31,6 +31,35 @@ class WarningsTest(support.TrainerTest):
     def test_two_groups_are_nothing_to_talk_about(self):
         text = self.train('Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=size:2]]]', '--check', ranks=3)
         self.assertNotIn('one group', text)
+
+    # --- settings without effect
+    def test_messages_without_checksums(self):
+        def notes(settings, parallel, ranks=3):
+            text = self.train(f'Train=[SGD=[{settings}ParallelTrain=[{parallel}]]]', '--check', ranks=ranks)
+            return support.re.findall(r'messageChecksums (?:has|does) .*|faultHook: flipMessage has .*', text)
+
+        method, flip = 'parallelizationMethod=DataParallelSGD', ';faultHook=[rank=1;flipMessage=true]'
+        shared = 'messageChecksums does not cover what the ranks sum in shared memory. fix: transport = messages'
+        unflipped = 'faultHook: flipMessage has no effect: no message carries a checksum. fix: messageChecksums = all'
+        for settings, parallel, expected in (
+                ('messageChecksums=all;', method, [shared]),
+                ('messageChecksums=all;', f'{method};transport=messages', []),
+                ('messageChecksums=all;', 'parallelizationMethod=DataParallelASGD', []),
+                ('messageChecksums=all;', 'parallelizationMethod=DataParallelASGD;groups=n:2;insideGroups=[parallelizationMethod=DataParallelSGD]', [shared]),
+                ('messageChecksums=all;', 'parallelizationMethod=none', ['messageChecksums has no effect with parallelizationMethod = none']),
+                ('messageChecksums=betweenHosts;', method, ['messageChecksums has no effect on one host']),
+                ('messageChecksums=betweenHosts;', f'{method}{flip}', ['messageChecksums has no effect on one host', unflipped]),
+                ('messageChecksums=all;', f'{method};transport=messages{flip}', []),
+                ('', f'{method}{flip}', [unflipped]),
+                ('', method, [])):
+            with self.subTest(settings=settings, parallel=parallel):
+                self.assertEqual(notes(settings, parallel), expected)
+        self.assertEqual(notes('messageChecksums=all;', method, ranks=1), [])
+
+    def test_settings_inside_groups_without_effect(self):
+        inside = 'insideGroups=[parallelizationMethod=DataParallelSGD;ModelAveragingSGD=[blockSize=5]]'
+        text = self.train(f'Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=n:2;{inside}]]]', '--check', ranks=2)
+        self.assertIn('insideGroups: the block ModelAveragingSGD has no effect with parallelizationMethod = DataParallelSGD', text)
 
     # --- data, which are looked at before the log is open
     def test_damaged_data_in_the_log(self):

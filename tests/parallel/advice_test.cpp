@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::vector<std::string> advice(const std::string& text, const TrainingLength& length, int ranks = 4) {
+ParallelTrainOptions read(const std::string& text) {
   ParallelTrainOptions options;
   Problems problems;
   config::Notices notices;
@@ -24,7 +24,61 @@ std::vector<std::string> advice(const std::string& text, const TrainingLength& l
       config::record_from_text(text), "ParallelTrain", [&](config::Fields& f) { options.describe(f); }, problems,
       notices);
   problems.throw_if_any();
-  return exchange_advice(options, length, ranks);
+  return options;
+}
+
+std::vector<std::string> advice(const std::string& text, const TrainingLength& length, int ranks = 4) {
+  return exchange_advice(read(text), length, ranks);
+}
+
+TEST(UnusedSettings, BlocksOfOtherMethodsAtEveryLevel) {
+  EXPECT_THAT(unused_settings(read("parallelizationMethod=EASGD;EASGD=[period=2];ASA=[];DataParallelSGD=[]")),
+              ElementsAre("ParallelTrain: the blocks DataParallelSGD, ASA have no effect with parallelizationMethod = "
+                          "EASGD"));
+  const std::string groups = "parallelizationMethod=EASGD;groups=n:2;insideGroups=[parallelizationMethod=";
+  EXPECT_THAT(unused_settings(read(groups + "DataParallelSGD;ModelAveragingSGD=[blockSize=5]]")),
+              ElementsAre("insideGroups: the block ModelAveragingSGD has no effect with parallelizationMethod = "
+                          "DataParallelSGD"));
+  EXPECT_THAT(
+      unused_settings(read(groups + "ASA;groups=n:2;insideGroups=[parallelizationMethod=ASA;EASGD=[period=2]]]")),
+      ElementsAre(HasSubstr("insideGroups: the block EASGD has no effect")));
+  EXPECT_THAT(unused_settings(read(groups + "DataParallelSGD;DataParallelSGD=[gradientBits=1]]")), IsEmpty());
+}
+
+TEST(UnusedSettings, WithoutAMethod) {
+  EXPECT_THAT(unused_settings(read("parallelizationStartEpoch=2;parallelizationStartSample=5;syncPerfStats=3")),
+              ElementsAre("parallelizationStartEpoch has no effect with parallelizationMethod = none",
+                          "parallelizationStartSample has no effect with parallelizationMethod = none",
+                          "syncPerfStats has no effect with parallelizationMethod = none"));
+  EXPECT_THAT(unused_settings(read("parallelizationStartEpoch=1;syncPerfStats=0")), IsEmpty());
+  EXPECT_THAT(unused_settings(read("parallelizationMethod=EASGD;parallelizationStartEpoch=2;syncPerfStats=3")),
+              IsEmpty());
+}
+
+TEST(UnusedSettings, OfQuantisationWithoutIt) {
+  const auto gradients = [](const char* keys) {
+    return unused_settings(read(fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[{}]", keys)));
+  };
+  EXPECT_THAT(gradients("resetResidualsEachEpoch=true"), ElementsAre(HasSubstr("there are no residuals")));
+  EXPECT_THAT(gradients("gradientBits=2;useZeroThresholdFor1BitQuantization=false"),
+              ElementsAre(HasSubstr("useZeroThresholdFor1BitQuantization has no effect")));
+  for (const char* keys : {"gradientBits=32:1;useZeroThresholdFor1BitQuantization=false;resetResidualsEachEpoch=true",
+                           "exchangeBits=4;resetResidualsEachEpoch=true",
+                           "useZeroThresholdFor1BitQuantization=true;resetResidualsEachEpoch=false"})
+    EXPECT_THAT(gradients(keys), IsEmpty()) << keys;
+}
+
+TEST(UnusedSettings, OfParameterServers) {
+  const auto servers = [](const char* keys) {
+    return unused_settings(read(fmt::format("parallelizationMethod=DataParallelASGD;ASGD=[{}]", keys)));
+  };
+  EXPECT_THAT(servers("SimModelAverage=true;usePipeline=true"),
+              ElementsAre("usePipeline has no effect with SimModelAverage: averages are waited for"));
+  EXPECT_THAT(servers("syncPeriod=200:100;fetchPeriod=100"),
+              ElementsAre(HasSubstr("fetchPeriod = 100 has no effect: a worker pushes every 100 samples")));
+  for (const char* keys :
+       {"SimModelAverage=true", "usePipeline=true", "syncPeriod=100;fetchPeriod=101", "push=gradients;fetchPeriod=10"})
+    EXPECT_THAT(servers(keys), IsEmpty()) << keys;
 }
 
 TEST(Advice, FewExchangesOfEasgd) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <future>
@@ -314,6 +315,33 @@ TEST(AsynchronousEasgd, MetricsOfAllAreAddedUp) {
       rank.player->drain(rank.sink);
       EXPECT_EQ(rank.player->metrics_of_others_and_reset().samples, 0);
     });
+}
+
+// Both directions, and twice the center for all: before and after the last exchange of the epoch.
+TEST(AsynchronousEasgd, CountsTheBytesItSends) {
+  constexpr int kRanks = 3, kSteps = 4;
+  for (const int servers : {0, 1})
+    for (const Bits bits : {Bits::full, Bits::four}) {
+      std::atomic<std::int64_t> bytes{0}, values{0};
+      run_ranks(kRanks, [&](Communicator& comm) {
+        Rank rank(asynchronous(0.2, 1, bits, servers), comm);
+        if (comm.rank() < kRanks - servers) rank.steps(0, kSteps);
+        rank.player->drain(rank.sink);
+        rank.player->end_epoch(rank.sink);
+        const ExchangeStats sent = exchange_stats_and_reset(rank.player->method());
+        bytes += sent.bytes_sent, values += sent.values_sent;
+      });
+      const Parameters p = parameters_of(kShapes, 3);
+      const auto codec = make_codec(asynchronous(0.2, 1, bits).bits.codec());
+      std::int64_t n = 0, message = 0;
+      for (const ServerShardPlan& plan : plan_shards(p, std::vector<int>(servers > 0 ? servers : kRanks), false)) {
+        n += static_cast<std::int64_t>(plan.values);
+        message += static_cast<std::int64_t>(elastic_bytes(plan, *codec));
+      }
+      const std::int64_t copies = 2 * kSteps * (kRanks - 1);  // two workers for each shard, in either case
+      EXPECT_EQ(values, (copies + 2 * (kRanks - 1)) * n) << servers;
+      EXPECT_EQ(bytes, copies * message + 2 * (kRanks - 1) * 4 * n) << servers;
+    }
 }
 
 TEST(AsynchronousEasgd, WorkersAndServersAreRanksOfTheirOwn) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -271,6 +272,49 @@ TEST(ParameterServer, a_slow_worker_is_not_waited_for) {
     for (int r = 0; r < run.ranks; ++r) all += run.share(r, t);
   EXPECT_EQ(out.used + out.dropped, all);
   EXPECT_GE(out.dropped, 20 * 10) << "in every step one is too late, or has not been begun";
+}
+
+// Both directions, and at the end of an epoch the weights for all. A rank sends nothing to itself.
+TEST(ParameterServer, counts_the_bytes_of_pushes_and_responses) {
+  constexpr int kWorkers = 3, kSteps = 4;
+  struct Unused : training::Sink {
+    void on_reduced(std::size_t, std::int64_t) override {}
+  };
+  for (const int dedicated : {0, 1, 2}) {
+    ParallelTrainOptions o = servers(Policy::sync, Push::deltas, 1);
+    o.as<ServerOptions>().servers = dedicated;
+    const int ranks = kWorkers + dedicated, serving = dedicated > 0 ? dedicated : kWorkers;
+    std::atomic<std::int64_t> bytes[2] = {}, values[2] = {};  // by epoch
+    run_ranks(ranks, [&](Communicator& comm) {
+      Parameters p = parameters_of(kShapes);
+      p.sparse_rows.resize(p.slices.size());
+      const auto player = play(o, comm);
+      player->start(p);
+      Unused sink;
+      for (int e = 0; e < 2; ++e) {
+        player->begin_epoch(e);
+        for (int t = 0; t < kSteps; ++t) {
+          if (!player->joins_step(10)) continue;
+          const StepInfo info = player->step_info({10, 10, 10 * kWorkers, 10 * kWorkers});
+          step(*player, p, sink, gradient(p, comm.rank(), t), metrics(comm.rank(), t), info);
+          player->exchange_weights(10 * kWorkers);
+        }
+        player->drain(sink);
+        player->end_epoch(sink);
+        const ExchangeStats sent = exchange_stats_and_reset(player->method());
+        bytes[e] += sent.bytes_sent, values[e] += sent.values_sent;
+      }
+    });
+    const Parameters p = parameters_of(kShapes);
+    std::int64_t n = 0;
+    for (const Slice& s : p.slices) n += static_cast<std::int64_t>(s.size());
+    const auto shards = static_cast<std::int64_t>(plan_shards(p, std::vector<int>(serving), false).size());
+    const std::int64_t copies = 2 * kSteps * (dedicated > 0 ? kWorkers : kWorkers - 1);  // of the weights, in messages
+    for (int e = 0; e < 2; ++e) {
+      EXPECT_EQ(values[e], (copies + ranks - 1) * n) << dedicated << ' ' << e;
+      EXPECT_EQ(bytes[e], copies * (4 * n + 64 * shards) + (ranks - 1) * 4 * n) << dedicated << ' ' << e;
+    }
+  }
 }
 
 TEST(ParameterServer, ranks_that_do_not_suffice_are_refused) {

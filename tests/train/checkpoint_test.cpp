@@ -547,6 +547,42 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
     }
 }
 
+// The state of each rank belongs to the division of the layers. Without residuals there is nothing to lose.
+TEST(Checkpoint, AnotherDivisionOfLayersLosesValuesOnly) {
+  for (const bool has_residuals : {false, true}) {
+    const Directory d;
+    run_ranks(2, [&](Communicator& comm) {
+      Trial run(d / "m", 4, comm);
+      run.start();
+      run.state = {};
+      run.state.epoch = 2;
+      auto parts = run.parts();
+      parts.common_state = {};
+      parts.rank_state_name = "SGD, layers divided among 2 W:0";
+      parts.rank_state = [&](Archive& a) {
+        std::int64_t epoch = 1;
+        std::vector<float> residual(3);
+        a("epoch", epoch);
+        if (has_residuals) a("residual", std::span<float>(residual));
+      };
+      save_checkpoint(run.files, run.state, parts, comm);
+      std::vector<std::string> warnings;
+      const auto point = find_resume_point(d / "m", 4, comm, warnings);
+      ASSERT_TRUE(point);
+      parts.rank_state = [](Archive&) { ADD_FAILURE() << "loads the state of another division"; };
+      const std::string lost = "the checkpoint was written by SGD, layers divided among 2 W:0";
+      parts.rank_state_name = "SGD, layers divided among 3 W:0";
+      const RankStateReport report = load_exchange_state(*point, parts, comm);
+      EXPECT_EQ(report.lost, has_residuals ? lost : "");
+      EXPECT_EQ(report.ranks, 2);
+      for (const char* other : {"SGD", "EASGD, layers divided among 2 W:0"}) {
+        parts.rank_state_name = other;
+        EXPECT_EQ(load_exchange_state(*point, parts, comm).lost, lost);
+      }
+    });
+  }
+}
+
 TEST(Checkpoint, EveryRankThrowsWhatRankZeroCannotLoad) {
   const Directory d;
   run_ranks(1, [&](Communicator& comm) {

@@ -212,6 +212,14 @@ TEST(SgdOptions, SettingsThatOthersLeaveWithoutEffectAreNamed) {
   EXPECT_EQ(notices("gradUpdateType=adam", "useNAG=true\nmomentumPerMB=0.5\n"), "") << "not of the block itself";
   EXPECT_EQ(notices("maxRewinds=2"), "'maxRewinds' in SGD has no effect without onNaN = rewind");
   EXPECT_EQ(notices("maxRewinds=2\nnanRateFactor=0.1\nonNaN=rewind"), "");
+  const std::string truncation = "'gradientClippingWithTruncation' in SGD has no effect ";
+  EXPECT_EQ(notices("gradientClippingWithTruncation=false"), truncation + "without clippingThresholdPerSample");
+  EXPECT_EQ(notices("gradientClippingWithTruncation=false\nclippingGlobalNormPerSample=1"),
+            truncation + "with clippingGlobalNormPerSample");
+  EXPECT_EQ(notices("gradientClippingWithTruncation=false\nclippingThresholdPerSample=1"), "");
+  EXPECT_EQ(notices("gradientClippingWithTruncation=true"), "");
+  EXPECT_EQ(notices("sigFigs=4"), "'sigFigs' in SGD has no effect without gradientcheck = true");
+  EXPECT_EQ(notices("sigFigs=4\ngradientcheck=true"), "");
   EXPECT_EQ(notices("stallTimeout=20"), "");
   EXPECT_EQ(notices("stallTimeout=20\nstallWarning=60"),
             "'stallWarning' in SGD has no effect because stallTimeout = 20 ends the run before");

@@ -324,17 +324,18 @@ void ServerClient::turn(std::size_t shard, const PushHead& head, const float* gr
 }
 
 void ServerClient::count_bytes(std::size_t shard) {
-  if (shards_[shard]) return;
-  stats_.bytes_sent += static_cast<std::int64_t>(plans_[shard].bytes(*codec_));
-  stats_.values_sent += static_cast<std::int64_t>(plans_[shard].values);
+  if (!shards_[shard]) count_message(stats_, plans_[shard].bytes(*codec_), plans_[shard].values);
 }
 
 void ServerClient::drain() {
   if (works()) finish_pushes();
   barrier_->wait();
   server_->exclusively([&] {
-    for (ServerShard* shard : shards_)
-      if (shard) shard->flush();
+    for (ServerShard* shard : shards_) {
+      if (!shard) continue;
+      shard->flush();
+      stats_ += shard->responses_to_others_and_reset();
+    }
   });
   share_weights();
   load_shards();
@@ -358,14 +359,7 @@ void ServerClient::share_weights() {
     for (const ServerShard* shard : shards_)
       if (shard) shard->store(live_->weights.data());
   });
-  for (const ServerShardPlan& plan : plans_) {
-    for (const ServerShardRun& run : plan.runs)
-      comm_.broadcast(plan.owner, std::as_writable_bytes(live_->weights.span().subspan(run.offset, run.size())));
-    if (plan.owner != comm_.rank()) continue;
-    const auto copies = static_cast<std::int64_t>(comm_.size() - 1);
-    stats_.bytes_sent += copies * static_cast<std::int64_t>(plan.values * sizeof(float));
-    stats_.values_sent += copies * static_cast<std::int64_t>(plan.values);
-  }
+  broadcast_shards(comm_, plans_, live_->weights.span(), stats_);
 }
 
 void ServerClient::add_up_counts() {

@@ -129,9 +129,7 @@ void ElasticClient::exchange() {
     stats_.encode += lap(at, Work::encode);
     pending_->request(numbers_[i], bytes);
     stats_.wait += lap(at, Work::wait);
-    if (handlers_[i]) continue;
-    stats_.bytes_sent += static_cast<std::int64_t>(bytes);
-    stats_.values_sent += static_cast<std::int64_t>(plans_[i].values);
+    if (!handlers_[i]) count_message(stats_, bytes, plans_[i].values);
   }
   for (std::size_t i = 0; i < plans_.size(); ++i) {
     const auto response = pending_->wait(numbers_[i]);
@@ -162,19 +160,18 @@ WeightChange ElasticClient::end_epoch() {
   const bool exchanges = comm_.rank() < workers_ && steps_ > 0;
   if (exchanges) exchange();
   meet_at_center();
-  count_responses();
   return {.weights_changed = exchanges};
 }
 
 void ElasticClient::fetch_center() {
   server_->exclusively([&] {
-    for (const ElasticHandler* handler : handlers_)
-      if (handler) handler->store(center_.data());
+    for (ElasticHandler* handler : handlers_) {
+      if (!handler) continue;
+      handler->store(center_.data());
+      stats_ += handler->responses_to_others_and_reset();
+    }
   });
-  if (comm_.size() == 1) return;
-  for (const ServerShardPlan& plan : plans_)
-    for (const ServerShardRun& run : plan.runs)
-      comm_.broadcast(plan.owner, std::as_writable_bytes(center_.span().subspan(run.offset, run.size())));
+  broadcast_shards(comm_, plans_, center_.span(), stats_);
 }
 
 void ElasticClient::show(Weights which, std::span<const float>) {
@@ -209,18 +206,6 @@ void ElasticClient::archive(Archive& a, Section section) {
     if (a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
   }
   if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
-}
-
-void ElasticClient::count_responses() {
-  // Responses of this rank are also sent by it.
-  server_->exclusively([&] {
-    for (std::size_t i = 0; i < handlers_.size(); ++i) {
-      if (!handlers_[i]) continue;
-      const std::int64_t responses = handlers_[i]->responses_to_others_and_reset();
-      stats_.bytes_sent += responses * static_cast<std::int64_t>(elastic_bytes(plans_[i], *codec_));
-      stats_.values_sent += responses * static_cast<std::int64_t>(plans_[i].values);
-    }
-  });
 }
 
 std::string ElasticClient::describe() const {

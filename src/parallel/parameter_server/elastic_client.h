@@ -47,7 +47,6 @@ class ElasticClient final : public WeightExchange {
   void meet_at_center();
   void load_center();
   void fetch_center();
-  void count_responses();
 
   const EasgdOptions options_;
   Communicator& comm_;

@@ -46,7 +46,6 @@ void ElasticHandler::start(const float* flat) {
 void ElasticHandler::store(float* flat) const { plan_.scatter(center_.data(), flat); }
 
 std::size_t ElasticHandler::handle(int client, std::span<std::byte> message) {
-  if (client != plan_.owner) ++responses_;
   std::byte* at = message.data();
   for (const ServerShardRun& run : plan_.runs) {
     if (known_.empty())
@@ -55,7 +54,9 @@ std::size_t ElasticHandler::handle(int client, std::span<std::byte> message) {
       turn_differences(run, known_[static_cast<std::size_t>(client)], at);
     at += codec_->bytes(run.rows, run.columns);
   }
-  return static_cast<std::size_t>(at - message.data());
+  const auto bytes = static_cast<std::size_t>(at - message.data());
+  if (client != plan_.owner) count_message(responses_, bytes, plan_.values);
+  return bytes;
 }
 
 void ElasticHandler::turn_whole(const ServerShardRun& run, std::byte* message) {

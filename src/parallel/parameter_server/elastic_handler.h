@@ -31,7 +31,7 @@ class ElasticHandler final : public RequestHandler {
   void start(const float* flat);  // sets the center and the known weights of all workers
   void store(float* flat) const;
   FloatBuffer& center() { return center_; }
-  std::int64_t responses_to_others_and_reset() { return std::exchange(responses_, 0); }
+  ExchangeStats responses_to_others_and_reset() { return std::exchange(responses_, {}); }
 
  private:
   // The center as the worker knows it, and the worker's weights as the handler knows them.
@@ -47,7 +47,7 @@ class ElasticHandler final : public RequestHandler {
   FloatBuffer center_;
   std::vector<Known> known_;  // by client; empty if the codec is lossless
   FloatBuffer values_, lost_;
-  std::int64_t responses_ = 0;  // to clients other than the owner
+  ExchangeStats responses_;  // to clients other than the owner
 };
 
 // The worker's side. If weights and messages are on a device, write() and take() enqueue its work.

@@ -2,6 +2,7 @@
 #include "parallel/parameter_server/options.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti {
 
@@ -49,7 +50,7 @@ void ServerOptions::describe(config::Fields& f) {
   bits.describe(f);
   if (average) {
     if (!f.given("policy")) policy = Policy::sync;
-    pipeline = false;  // averages are waited for
+    if (std::exchange(pipeline, false)) unused_pipeline = true;  // averages are waited for
   }
   check(f);
 }

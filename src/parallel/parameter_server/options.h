@@ -35,7 +35,8 @@ struct ServerOptions {
   bool every_minibatch = false;                      // sync_period is not given and gradients are pushed
   std::int64_t fetch_period = 0;                     // samples per worker; 0 = with every push
   bool pipeline = false;
-  bool average = false;  // SimModelAverage
+  bool average = false;          // SimModelAverage
+  bool unused_pipeline = false;  // given, but averages are waited for
   std::optional<YoungRate> young;
   std::int64_t max_staleness = -1;  // pushes of other workers that a push may miss; below 0: any number
   std::int64_t backup_workers = 0;

@@ -78,6 +78,21 @@ std::vector<ServerShardPlan> plan_shards(const Parameters& p, const std::vector<
   return plans;
 }
 
+void count_message(ExchangeStats& stats, std::size_t bytes, std::size_t values) {
+  stats.bytes_sent += static_cast<std::int64_t>(bytes);
+  stats.values_sent += static_cast<std::int64_t>(values);
+}
+
+void broadcast_shards(Communicator& comm, const std::vector<ServerShardPlan>& plans, std::span<float> flat,
+                      ExchangeStats& stats) {
+  const auto copies = static_cast<std::size_t>(comm.size() - 1);
+  for (const ServerShardPlan& plan : plans) {
+    for (const ServerShardRun& run : plan.runs)
+      comm.broadcast(plan.owner, std::as_writable_bytes(flat.subspan(run.offset, run.size())));
+    if (plan.owner == comm.rank()) count_message(stats, copies * plan.values * sizeof(float), copies * plan.values);
+  }
+}
+
 ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, std::shared_ptr<const Codec> codec,
                          std::unique_ptr<ShardRule> rule, int clients, int gathers)
     : plan_(plan), codec_(std::move(codec)), rule_(std::move(rule)), gathers_(gathers) {
@@ -128,11 +143,14 @@ std::size_t ServerShard::handle(int client, std::span<std::byte> message) {
   slot.here = false;
   const ResponseHead head{slot.staleness};
   std::memcpy(message.data(), &head, sizeof head);
-  if (!slot.head.fetches) return kHeadBytes;
+  const bool fetches = slot.head.fetches != 0;
+  const std::size_t bytes = fetches ? message.size() : kHeadBytes;
+  if (client != plan_.owner) count_message(responses_, bytes, fetches ? plan_.values : 0);
+  if (!fetches) return bytes;
   write_weights(slot, message.data() + kHeadBytes);
   slot.seen_before = slot.seen;
   slot.seen = pushes_ + slot.gathered;
-  return message.size();
+  return bytes;
 }
 
 // A push without a batch.

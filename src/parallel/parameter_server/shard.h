@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "parallel/parameter_server/request_loop.h"
 #include "tutti/codec.h"
+#include "tutti/exchange_stats.h"
 #include "tutti/parameters.h"
 
 namespace tutti {
@@ -35,6 +38,11 @@ struct ServerShardPlan {
 // Divides the weights into shards of about equal size, assigned to `owners` in turn; the same on every rank. Shards are
 // small enough that one is processed while the next is sent. `whole_slices` keeps every slice in one shard.
 std::vector<ServerShardPlan> plan_shards(const Parameters&, const std::vector<int>& owners, bool whole_slices);
+
+// Counts a message to another rank.
+void count_message(ExchangeStats&, std::size_t bytes, std::size_t values);
+// Every owner sends the values of its shards in `flat` to all ranks, in 32 bits. Collective.
+void broadcast_shards(Communicator&, const std::vector<ServerShardPlan>&, std::span<float> flat, ExchangeStats&);
 
 // The head of a push.
 struct PushHead {
@@ -85,6 +93,7 @@ class ServerShard : public RequestHandler {
   void load(const float* flat);  // loads weights that all workers have
   void store(float* flat) const;
   void flush();  // makes an update of the pushes collected so far
+  ExchangeStats responses_to_others_and_reset() { return std::exchange(responses_, {}); }
   const ServerShardPlan& plan() const { return plan_; }
   Parameters& parameters() { return p_; }
   ShardRule& rule() { return *rule_; }
@@ -121,6 +130,7 @@ class ServerShard : public RequestHandler {
   std::int64_t pushes_ = 0;   // pushes in the weights
   std::int64_t gathered_ = 0;
   UpdateTerms gathered_terms_;
+  ExchangeStats responses_;  // to clients other than the owner
 };
 
 }  // namespace tutti
