@@ -67,12 +67,18 @@ void FaultBudget::summarize(std::size_t dropped) const {
                              errors_ == 1 ? "" : "s", max_errors_, dropped, dropped == 1 ? "" : "s"));
 }
 
+std::string printable(std::string_view text) {
+  std::string shown(text);
+  for (char& c : shown)
+    if ((static_cast<unsigned char>(c) < ' ' && c != '\t' && c != '\r' && c != '\n') || c == '\x7f') c = '?';
+  return shown;
+}
+
 SourcePos line_place(const std::string& path, std::size_t line, std::string_view text, std::size_t column,
                      std::size_t length) {
   constexpr std::size_t longest = 1000;  // enough to see; a line of data can be megabytes long
   const std::size_t from = column > longest / 2 ? column - longest / 2 : 0;
-  auto source =
-      std::make_shared<const Source>(Source{path, std::string(text.substr(0, from + longest)), nullptr, line});
+  auto source = std::make_shared<const Source>(Source{path, printable(text.substr(0, from + longest)), nullptr, line});
   return {std::move(source), column, std::max<std::size_t>(length, 1)};
 }
 
@@ -85,8 +91,9 @@ std::string dim_fix(const std::string& key, std::int64_t number, const std::stri
 
 ConfigError with_place_of_dim(const ConfigError& error, const config::Record& block) {
   static const Pattern wanted("correct it, or (labelDim|dim) = ([0-9]+)(?: of stream '(.*)')?");
-  for (const Diagnostic& d : error.diagnostics()) {
-    const auto parts = wanted.match(d.fix);
+  std::vector<Diagnostic> all_errors = error.diagnostics();
+  for (auto d = all_errors.begin(); d != all_errors.end(); ++d) {
+    const auto parts = wanted.match(d->fix);
     if (!parts) continue;
     const std::string &key = (*parts)[1], &needed = (*parts)[2], &stream = (*parts)[3];
     std::vector<Setting> all, settings;
@@ -95,12 +102,12 @@ ConfigError with_place_of_dim(const ConfigError& error, const config::Record& bl
     for (const Setting& s : all)
       if (all.size() == 1 || stream.empty() || s.stream == stream) settings.push_back(s);
     if (settings.size() != 1) continue;
-    std::vector<Diagnostic> both{
-        {settings[0].value.where,
-         fmt::format("{} = {} is too small for the data, which need {}", key, settings[0].value.text, needed),
-         fmt::format("{} = {}, or correct the data that the next error shows", key, needed)}};
-    both.insert(both.end(), error.diagnostics().begin(), error.diagnostics().end());
-    return ConfigError(std::move(both));
+    Diagnostic too_small{
+        settings[0].value.where,
+        fmt::format("{} = {} is too small for the data, which need {}", key, settings[0].value.text, needed),
+        fmt::format("{} = {}, or correct the data that the next error shows", key, needed)};
+    all_errors.insert(d, std::move(too_small));
+    return ConfigError(std::move(all_errors));
   }
   return error;
 }

@@ -49,6 +49,9 @@ struct LineFault {
   std::string message, fix;
 };
 
+// Data as a terminal may show them: other control characters than tabs and line ends become '?'.
+std::string printable(std::string_view text);
+
 // A place in a text file that is not in memory: `line` counts from 1, `column` from 0.
 SourcePos line_place(const std::string& path, std::size_t line, std::string_view text, std::size_t column = 0,
                      std::size_t length = 1);
@@ -63,7 +66,7 @@ inline SourcePos line_place(const std::string& path, std::size_t line, std::stri
 // `key` is "labelDim" or "dim", `number` the class or index that was met.
 std::string dim_fix(const std::string& key, std::int64_t number, const std::string& stream = {});
 
-// Returns the error, preceded by the place in this reader block of the setting that its first such fix names.
+// Returns the error. The place in this reader block of the setting that its first such fix names is put before it.
 ConfigError with_place_of_dim(const ConfigError&, const config::Record& block);
 
 }  // namespace tutti::reader

@@ -24,6 +24,11 @@ bool each_line(const std::string& path, const std::function<void(std::size_t, co
   return true;
 }
 
+void refuse_gzip(const std::string& path, std::string_view contents) {
+  if (contents.starts_with("\x1f\x8b"))
+    throw ConfigError({}, fmt::format("{}: the file is compressed (gzip)", path), "unpack it with gunzip");
+}
+
 std::optional<std::vector<std::string>> label_mapping_lines(const std::string& path) {
   std::ifstream in(path);
   if (!in) return {};

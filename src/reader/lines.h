@@ -78,6 +78,9 @@ inline void split_at(std::string_view line, char delimiter, std::vector<std::str
 // in errno, when the file cannot be opened.
 bool each_line(const std::string& path, const std::function<void(std::size_t, const std::string&)>& f);
 
+// Throws ConfigError if the contents of a text file are compressed.
+void refuse_gzip(const std::string& path, std::string_view contents);
+
 // The names in a labelMappingFile, without the blanks around them: line n names class n - 1. Nothing if the file cannot
 // be opened, with the reason in errno. Throws ConfigError for an empty line before the last name. A line of blanks is
 // the name of the blank, as in lists of characters.

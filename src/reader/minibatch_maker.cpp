@@ -2,7 +2,11 @@
 // Combines the walk over the global order with the data of the source.
 #include "reader/minibatch_maker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "tutti/log.h"
 
 namespace tutti::reader {
 namespace {
@@ -23,10 +27,20 @@ void note_positions(const Step& step, Share& share) {
       share.positions().push_back(step.positions[i]), share.numbers().push_back(step.mine[i]);
 }
 
+// Windows consist of whole chunks.
+void warn_of_window(const SequenceIndex& index, const Randomization& r) {
+  if (r.shuffle && r.window > 0 && r.window < index.samples() && index.chunks().size() == 1)
+    log::warning(
+        fmt::format("a window of {} samples to shuffle among has no effect: the {} samples are one chunk, which is "
+                    "shuffled as a whole; chunkSizeInBytes, where the reader has it, makes smaller ones",
+                    r.window, index.samples()));
+}
+
 }  // namespace
 
 void MinibatchMaker::start(const EpochPlan& plan) {
   source_->begin_epoch();
+  if (!walker_ && !lanes_) warn_of_window(source_->index(), randomization_);
   if (truncated()) {
     if (!lanes_) lanes_.emplace(source_->index(), randomization_, truncation_);
     lanes_->start(plan);

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <bit>
+#include <cmath>
+
 #include "reader/idx/idx_source.h"
 #include "reader_support.h"
 
@@ -116,6 +119,17 @@ TEST(Idx, BrokenFiles) {
   says(error_of(idx(0x08, {3}, "\x01\x02\x0A"), 10), "the label of item 2 is 10, outside 0 to 9");
   says(error_of(idx(0x0D, {1}, "abcd"), 10), "fractions");
   says(error_of(good, 10), "each item has 2 numbers, but the block says 10");
+}
+
+TEST(Idx, NumbersAreFinite) {
+  const auto float32 = [](float v) { return big(std::bit_cast<std::uint32_t>(v), 4); };
+  const auto float64 = [](double v) { return big(std::bit_cast<std::uint64_t>(v), 8); };
+  const std::string nan = error_of(idx(0x0D, {2, 2}, float32(1) + float32(2) + float32(3) + float32(NAN)));
+  EXPECT_NE(nan.find("number 1 of item 1 is not finite"), std::string::npos) << nan;
+  const std::string infinite = error_of(idx(0x0D, {2}, float32(INFINITY) + float32(2)));
+  EXPECT_NE(infinite.find("number 0 of item 0 is not finite"), std::string::npos) << infinite;
+  const std::string large = error_of(idx(0x0E, {2}, float64(1) + float64(1e300)));
+  EXPECT_NE(large.find("number 0 of item 1 is not finite"), std::string::npos) << large;
 }
 
 TEST(Idx, FilesMustBelongTogether) {

@@ -4,7 +4,9 @@
 
 #include "block_support.h"
 #include "config/load.h"
+#include "reader/fault_budget.h"
 #include "reader_support.h"
+#include "tutti/log.h"
 #include "tutti/reader.h"
 
 namespace tutti::reader::make_reader_test {
@@ -134,6 +136,36 @@ TEST(MakeReader, SettingsWithoutEffectAreNoted) {
   const std::string uci = "readerType=UCIFastReader;file=\"" + table.path() + "\"\ny=[dim=1;labelType=regression";
   expect_note(make(uci + ";labelDim=1]"), "labelDim has no effect with labelType = regression");
   EXPECT_EQ(make(uci + "]").notices, "");
+}
+
+TEST(MakeReader, AWindowInOneChunkIsNoted) {
+  const TemporaryFile log_file("");
+  const auto logged = [&](const std::string& more) {
+    const Outcome o = make("file=\"" + lines().path() + "\";input=[x=[dim=1;format=dense]]\n" + more);
+    log::open({.path = log_file.path()});
+    first_values(*o.reader);
+    log::close();
+    std::ifstream in(log_file.path());
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_NE(logged("randomizationWindow=3").find("a window of 3 samples"), std::string::npos);
+  EXPECT_EQ(logged("randomizationWindow=4;chunkSizeInBytes=1").find("a window of"), std::string::npos);
+  EXPECT_EQ(logged("randomizationWindow=6").find("a window of"), std::string::npos) << "it is the whole data set";
+  EXPECT_EQ(logged("randomizationWindow=5;randomize=false").find("a window of"), std::string::npos);
+}
+
+TEST(MakeReader, ATooSmallDimIsShownBeforeItsError) {
+  const auto block = config::record_from_text("reader=[x=[dim=2]]", "run.cntk").block("reader");
+  const std::string error =
+      with_place_of_dim(
+          ConfigError(std::vector<Diagnostic>{
+              {{}, "first", ""}, {{}, "second", dim_fix("dim", 2, "x")}, {{}, "Reached the maximum", ""}}),
+          block)
+          .what();
+  const auto first = error.find("first"), dim = error.find("dim = 2 is too small"), second = error.find("second");
+  EXPECT_NE(dim, std::string::npos) << error;
+  EXPECT_LT(first, dim) << error;
+  EXPECT_LT(dim, second) << error;
 }
 
 TEST(MakeReader, MistakesAreShownInTheirPlace) {

@@ -157,6 +157,9 @@ TEST(Text, CountsErrors) {
   EXPECT_EQ(errors_in("|x 1 2\n", xy), -1);                              // a stream is missing, whatever the budget
   EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n2 |x 1 2\n2 |x 1 2\n", xy), -1);
   EXPECT_EQ(errors_in("x 1 2\n", xy), -1);  // neither an id nor a bar
+  EXPECT_EQ(errors_in("18446744073709551615 |x 1 2 |y 3\n00000000000000000000000001 |x 1 2 |y 3\n", xy), 0);
+  EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n18446744073709551616 |x 1 2 |y 3\n", xy), 1);  // an id beyond 64 bits
+  EXPECT_EQ(errors_in("|x 1 2 |y 3\n18446744073709551616 |x 1 2 |y 3\n", xy), 0);    // which is not used
 }
 
 TEST(Text, KeepsWhatIsGood) {
@@ -167,6 +170,7 @@ TEST(Text, KeepsWhatIsGood) {
   EXPECT_EQ(l.sequence_begin[1], (Ints{0, 3, 4}));
   EXPECT_EQ(l.samples, 4);
   EXPECT_EQ(load("|x 1 2 |x 3 4|y 3\n", {x2, y1}, 1).dense[0], (Floats{1, 2}));
+  EXPECT_EQ(load("1 |x 1 2\n99999999999999999999 |x 3 4\n2 |x 5 6\n", {x2}, 1).dense[0], (Floats{1, 2, 5, 6}));
   EXPECT_EQ(load("|s 1:1 2:b |y 1\n|s 3:1 |y 2\n", {s9, y1}, 1).indices[0], (std::vector<std::int32_t>{3}));
   EXPECT_EQ(load("1 |x 1 2\n1 |x 3 4\n1 |x 5 6", {x2}, 2).dense[0], (Floats{1, 2, 3, 4}));
 }
@@ -188,6 +192,10 @@ TEST(Text, ErrorsShowPlaceAndFix) {
             std::string::npos);
   EXPECT_NE(error_of("", {x2}).find("Input file is empty"), std::string::npos);
   EXPECT_NE(error_of("\xFF\xFE|", {x2}).find("UTF-16"), std::string::npos);
+  EXPECT_NE(error_of("\x1f\x8b\x08", {x2}).find("compressed (gzip)"), std::string::npos);
+  EXPECT_NE(error_of("|x 1 b\x1b[31m\n", {x2}).find("|x 1 b?[31m\n"), std::string::npos);
+  EXPECT_NE(error_of("1 |x 1 2\n18446744073709551616 |x 1 2\n", {x2}).find("FILE:2:1: error: the sequence id 1844"),
+            std::string::npos);
   EXPECT_NE(error_of(std::string("|x 1 b ") + std::string(100000, '7') + "\n", {x2}).size(), 100000u);
   EXPECT_LT(error_of(std::string("|x 1 b ") + std::string(100000, '7') + "\n", {x2}).size(), 1500u);
   // All errors up to the one too many are shown.

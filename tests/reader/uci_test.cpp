@@ -88,6 +88,33 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
   expect_parts(error_of([&] { Everything{o}; }), {gap.path() + ":2:1", "an empty line", "the number of a line"});
 }
 
+TEST(Uci, ADelimiterWithinQuotesIsAFault) {
+  const TemporaryFile file("\"Ann\",3,22,\"a, b\"\n\"Bob, Jr\",1,35,c\n\",\",1,35,c\n"), blanks("\"Bob Jr\" 1 35\n");
+  UciReaderOptions o = columns(file.path(), ',');
+  o.streams.pop_back();
+  expect_parts(error_of([&] { Everything{o}; }), {":2:1:", "a quote in front of this field", "customDelimiter"});
+  o.max_errors = 2;
+  EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{3, 22}));
+  o.file = blanks.path(), o.delimiter = "", o.max_errors = 0;
+  expect_parts(error_of([&] { Everything{o}; }), {":1:1:", "a quote in front of this field"});
+}
+
+TEST(Uci, TitlesDelimitersAndCompressionAreRecognised) {
+  const auto error = [](const std::string& text, char delimiter) {
+    const TemporaryFile file(text);
+    return error_of([&] { Everything{columns(file.path(), delimiter)}; });
+  };
+  expect_parts(error("y a b\n0 1 2\n", 0), {":1:3:", "'a' in column 1", "headerLines = 1"});
+  EXPECT_EQ(error("0 1 2\ny a b\n", 0).find("headerLines"), std::string::npos);
+  expect_parts(error("1;2;1\n", ','), {"1 column, 3 are needed", "customDelimiter = \";\""});
+  expect_parts(error("1\t2\t1\n", ','), {"customDelimiter = \"\\t\""});
+  expect_parts(error("1 2 1\n", ','), {"customDelimiter = \"\" "});
+  expect_parts(error("1,2\n", ','), {"2 columns, 3 are needed", "dim and start"});
+  expect_parts(error("\x1f\x8b\x08\n", 0), {"compressed (gzip)", "gunzip"});
+  EXPECT_EQ(error("0 \x1b[31m 1\n", ',').find('\x1b'), std::string::npos);
+  EXPECT_EQ(error("0,\x1b[31m,1\n", ',').find('\x1b'), std::string::npos);
+}
+
 // Of a list of characters, too, one of which is the blank.
 TEST(LabelMapping, TheNumberOfALineIsTheClass) {
   const TemporaryFile names("\xEF\xBB\xBF a b \n \r\n\tc\n\n  \n");

@@ -82,6 +82,29 @@ TEST(Words, TaggedWordsWithNeighbours) {
   EXPECT_EQ(indices(Everything(o).batch->streams[0]), (std::vector<std::int32_t>{0, 1, 3, 1, 3, 0}));
 }
 
+TEST(Words, TaggedWordsWithoutLabels) {
+  const TemporaryFile words("a\nb\n<unk>\n"), text("a O\nb a X\n\nq O\n");
+  const Outcome o = make(fmt::format(
+      "readerType=LUSequenceReader\nrandomize=none\nnbruttsineachrecurrentiter=0\nfile=\"{}\"\nfeatures=[dim=0]\n"
+      "labelIn=[token=\"{}\"]\nlabels=[labelType=none]",
+      text.path(), words.path()));
+  ASSERT_EQ(o.errors, "");
+  o.reader->start_epoch({.minibatch = 10});
+  const Batch* batch = o.reader->next();
+  ASSERT_EQ(batch->streams.size(), 1u);
+  EXPECT_EQ(indices(batch->streams[0]), (std::vector<std::int32_t>{0, 1, 0, 2}));
+  EXPECT_EQ(copy(batch->streams[0].sequence_begin), (std::vector<std::int64_t>{0, 2, 3}));
+}
+
+TEST(Words, TagsAreNotTheNextWord) {
+  const TemporaryFile words("a\n"), text("a O\n");
+  expect_parts(make(fmt::format("readerType=LUSequenceReader\nfile=\"{}\"\nlabelIn=[token=\"{}\"]\n"
+                                "labels=[labelType=nextWord]",
+                                text.path(), words.path()))
+                   .errors,
+               {"run.cntk:4:", "labels of LUSequenceReader are the last column", "labelType = \"category\""});
+}
+
 TEST(Words, AFaultyEndOfASentenceIsAnEnd) {
   const TemporaryFile words("a\nb\nEOS\n"), tags("x\ny\nEOS\n"), text("a x\nEOS\nb y\nEOS EOS\n");
   auto o = tagged(text, words, 3, tags, 3);

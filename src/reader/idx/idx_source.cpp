@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -126,6 +127,15 @@ void IdxArray::convert(std::size_t first, std::size_t n, float scale, float* to)
   });
 }
 
+std::size_t IdxArray::find_non_finite(float scale) const {
+  const std::size_t elements = bytes.size() / size_of(header.type);
+  return with_type(header.type, [&](auto v) {
+    std::size_t i = std::is_integral_v<decltype(v)> ? elements : 0;
+    while (i < elements && std::isfinite(static_cast<float>(element<decltype(v)>(bytes.data(), i)) * scale)) ++i;
+    return i;
+  });
+}
+
 std::int64_t IdxArray::integer(std::size_t i) const {
   return with_type(header.type, [&](auto v) -> std::int64_t {
     if constexpr (std::is_integral_v<decltype(v)>) return element<decltype(v)>(bytes.data(), i);
@@ -203,7 +213,7 @@ const SequenceIndex& IdxSource::index() {
     const IdxHeader& h = arrays.back().header;
     if (h.items() != arrays.front().header.items() || (!streams_[s].classes && h.item_size() != infos_[s].dim))
       throw Error(fmt::format("reading the IDX file '{}': it was changed while in use", streams_[s].file));
-    if (streams_[s].classes) check_classes(streams_[s], arrays.back());
+    streams_[s].classes ? check_classes(streams_[s], arrays.back()) : check_numbers(streams_[s], arrays.back());
   }
   arrays_ = std::move(arrays);
   index_ = SequenceIndex::uniform(static_cast<std::uint32_t>(arrays_.front().header.items()));
@@ -217,6 +227,14 @@ void IdxSource::check_classes(const Item& s, const IdxArray& array) {
                         fmt::format("reading the IDX file '{}': the label of item {} is {}, outside 0 to {}", s.file, i,
                                     label, s.dim - 1),
                         dim_fix("labelDim", label, s.name));
+}
+
+void IdxSource::check_numbers(const Item& s, const IdxArray& array) {
+  const std::size_t at = array.find_non_finite(static_cast<float>(s.scale)), size = array.header.item_size();
+  if (at < array.header.items() * size)
+    throw ConfigError(
+        {}, fmt::format("reading the IDX file '{}': number {} of item {} is not finite", s.file, at % size, at / size),
+        "write finite numbers; items and numbers count from 0");
 }
 
 void IdxSource::read(std::span<const std::uint32_t> sequences, Share& share) {

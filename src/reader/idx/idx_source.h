@@ -30,6 +30,8 @@ struct IdxArray {
 
   // Elements [first, first + n) as float, times `scale`.
   void convert(std::size_t first, std::size_t n, float scale, float* to) const;
+  // The first element that is not finite as float, times `scale`; the number of elements if there is none.
+  std::size_t find_non_finite(float scale) const;
   // One element of an integer type.
   std::int64_t integer(std::size_t element) const;
 };
@@ -67,6 +69,7 @@ class IdxSource final : public SequenceSource {
   };
   static void check_stream(Item&, const IdxHeader&);
   static void check_classes(const Item&, const IdxArray&);
+  static void check_numbers(const Item&, const IdxArray&);  // all are finite
 
   std::vector<Item> streams_;
   std::vector<StreamInfo> infos_;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "reader/fault_budget.h"
@@ -19,6 +20,11 @@ std::string shown(const char* from, const char* to) {
   return std::string(text) + (to - from > 40 ? "..." : "");
 }
 
+bool is_sequence_id(const char* from, const char* to) {
+  std::uint64_t id = 0;
+  return to - from < 20 || std::from_chars(from, to, id).ec == std::errc();
+}
+
 }  // namespace
 
 template <bool Store>
@@ -31,6 +37,13 @@ template <bool Store>
 const char* RowParser<Store>::row(const char* p, std::uint32_t* samples) {
   const char* const start = p;
   while (is_digit(*p)) ++p;  // the sequence id
+  if (layout_.ids && !is_sequence_id(start, p)) {
+    if constexpr (!Store)
+      fault(start, p, fmt::format("the sequence id {} is larger than 2^64 - 1", shown(start, p)),
+            "number the sequences with smaller ids");
+    while (*p != '\n') ++p;
+    return p + 1;
+  }
   int good = 0;
   for (;; ++p) {
     while (*p == '|') {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/utf8.h"
+#include "reader/lines.h"
 #include "reader/text/text_source.h"
 
 namespace tutti::reader {
@@ -49,6 +50,7 @@ const char* Scan::find_start() {
   const char* p = text_.data();
   if (text_.empty())
     throw ConfigError({}, fmt::format("Input file is empty ({})", file_.path()), "name a file with data");
+  refuse_gzip(file_.path(), text_);
   if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF"))
     throw ConfigError({}, fmt::format("{}: the file is UTF-16", file_.path()), "convert it: iconv -f UTF-16 -t UTF-8");
   return p + byte_order_mark_size(text_);

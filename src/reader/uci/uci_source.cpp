@@ -58,10 +58,36 @@ UciSource::UciSource(UciReaderOptions options)
   row_.resize(row_floats_);
 }
 
-void UciSource::split(std::string_view line) {
-  if (delimiter_ == 0) return split_words(line, fields_);
-  split_at(line, delimiter_, fields_);
-  for (std::string_view& f : fields_) f = trimmed(f);
+std::optional<LineFault> UciSource::split(std::string_view line) {
+  if (delimiter_ == 0) {
+    split_words(line, fields_);
+  } else {
+    split_at(line, delimiter_, fields_);
+    for (std::string_view& f : fields_) f = trimmed(f);
+  }
+  for (std::size_t i = 0; i < std::min(fields_.size(), least_columns_); ++i)
+    if (const std::string_view f = fields_[i]; f.starts_with('"') && (f.size() < 2 || !f.ends_with('"')))
+      return LineFault{f, "a quote in front of this field and none behind it",
+                       "delimiters within quotes are not supported: replace them, or write the file with another "
+                       "customDelimiter"};
+  if (fields_.size() < least_columns_)
+    return LineFault{line,
+                     fmt::format("a line of {} column{}, {} are needed", fields_.size(), fields_.size() == 1 ? "" : "s",
+                                 least_columns_),
+                     columns_fix(line)};
+  return {};
+}
+
+// Names the delimiter that gives the line enough columns, if there is one.
+std::string UciSource::columns_fix(std::string_view line) const {
+  constexpr std::pair<char, const char*> known[] = {{';', ";"}, {',', ","}, {'\t', "\\t"}};
+  for (const auto& [c, name] : known)
+    if (c != delimiter_ && static_cast<std::size_t>(std::count(line.begin(), line.end(), c)) + 1 >= least_columns_)
+      return fmt::format("customDelimiter = \"{}\" if that is what stands between the columns", name);
+  std::vector<std::string_view> words;
+  split_words(line, words);
+  if (words.size() >= least_columns_) return "customDelimiter = \"\" if blanks stand between the columns";
+  return "dim and start of the streams say which columns are needed";
 }
 
 bool UciSource::number(std::string_view field, float& out) {
@@ -86,28 +112,23 @@ std::optional<LineFault> UciSource::parse_class(std::size_t s, std::string_view 
   if (!stream.mapping.empty()) {
     const auto known = maps_[s].find(label);
     if (known == maps_[s].end())
-      return LineFault{field, fmt::format("the label '{}' is not in '{}'", label, stream.mapping),
+      return LineFault{field, fmt::format("the label '{}' is not in '{}'", printable(label), stream.mapping),
                        "add it there, or correct the line"};
     out = static_cast<float>(known->second);
     return {};
   }
   std::int64_t number = -1;
   if (!read_whole(label, number) || number < 0 || number >= stream.classes)
-    return LineFault{field, fmt::format("the label '{}' is not a class from 0 to {}", label, stream.classes - 1),
+    return LineFault{field,
+                     fmt::format("the label '{}' is not a class from 0 to {}", printable(label), stream.classes - 1),
                      number >= stream.classes ? dim_fix("labelDim", number, name)
                                               : "labelMappingFile names a file with one label per line"};
   out = static_cast<float>(number);
   return {};
 }
 
-std::optional<LineFault> UciSource::parse(std::string_view line, float* out) {
-  split(line);
-  if (fields_.size() < least_columns_)
-    return LineFault{
-        line,
-        fmt::format("a line of {} column{}, {} are needed", fields_.size(), fields_.size() == 1 ? "" : "s",
-                    least_columns_),
-        delimiter_ == 0 ? "columns are separated by blanks; set customDelimiter = \",\" for CSV files" : ""};
+std::optional<LineFault> UciSource::parse(std::string_view line, float* out, bool first_line) {
+  if (auto fault = split(line)) return fault;
   for (std::size_t s = 0; s < options_.streams.size(); ++s) {
     const UciStream& stream = options_.streams[s].second;
     const auto start = static_cast<std::size_t>(stream.start);
@@ -118,9 +139,9 @@ std::optional<LineFault> UciSource::parse(std::string_view line, float* out) {
     }
     for (std::size_t c = start; c < start + stream.columns(); ++c, ++out)
       if (!number(fields_[c], *out))
-        return LineFault{fields_[c],
-                         fmt::format("'{}' in column {} is not a finite number", fields_[c].substr(0, 40), c),
-                         "columns count from 0"};
+        return LineFault{
+            fields_[c], fmt::format("'{}' in column {} is not a finite number", printable(fields_[c].substr(0, 40)), c),
+            first_line ? "headerLines = 1 if this line names the columns; they count from 0" : "columns count from 0"};
   }
   return {};
 }
@@ -128,13 +149,14 @@ std::optional<LineFault> UciSource::parse(std::string_view line, float* out) {
 const SequenceIndex& UciSource::index() {
   if (index_.sequences() > 0) return index_;
   const std::string_view text = file_.bytes();
+  refuse_gzip(options_.file, text);
   std::size_t dropped = 0;
   std::uint64_t chunk_begin = 0;
   file_.expect(MappedFile::Access::in_order);
   each_line_of(text, [&](std::size_t number, std::uint64_t begin, std::string_view line) {
     if (begin == 0) begin = byte_order_mark_size(line), line.remove_prefix(begin);
     if (static_cast<std::int64_t>(number) <= options_.header_lines || trimmed(line).empty()) return;
-    if (const auto fault = parse(line, row_.data())) {
+    if (const auto fault = parse(line, row_.data(), number == 1)) {
       budget_.fault({line_place(options_.file, number, line, fault->part), fault->message, fault->fix});
       ++dropped;
       return;

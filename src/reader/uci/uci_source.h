@@ -50,9 +50,10 @@ class UciSource final : public SequenceSource {
   std::string place(std::uint32_t sequence) override;
 
  private:
-  void split(std::string_view line);
+  std::optional<LineFault> split(std::string_view line);
   // The numbers of a line in the order of the streams, class numbers among them as floats; what is wrong, if anything.
-  std::optional<LineFault> parse(std::string_view line, float* out);
+  std::optional<LineFault> parse(std::string_view line, float* out, bool first_line = false);
+  std::string columns_fix(std::string_view line) const;
   std::optional<LineFault> parse_class(std::size_t stream, std::string_view field, float& out) const;
   bool number(std::string_view field, float& out);
 

@@ -118,7 +118,12 @@ void read_blocks(WordReaderOptions& o, const std::vector<std::string>& names, co
                                      fmt::format("the input '{}' must have labelType = category", o.input_name),
                                      "labelType = \"category\"; blocks are taken in alphabetical order, or by "
                                      "inputLabel and outputLabel"});
-  if (o.label.type == WordBlock::Type::next_word) {
+  if (o.tagged && o.label.type == WordBlock::Type::next_word) {
+    context.problems->add(Diagnostic{block.block(o.label_name).value("labelType").where,
+                                     "labels of LUSequenceReader are the last column; they cannot be the next word",
+                                     "labelType = \"category\" and token = \"labels.txt\", a file with one label per "
+                                     "line; LMSequenceReader has nextWord"});
+  } else if (o.label.type == WordBlock::Type::next_word) {
     // The labels are the input's words.
     const WordBlock own = o.label;
     o.label = o.input;

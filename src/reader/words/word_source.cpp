@@ -65,6 +65,7 @@ const SequenceIndex& WordSource::index() {
   begin_ = {0};
   file_.expect(MappedFile::Access::in_order);
   std::string_view text = file_.bytes();
+  refuse_gzip(options_.file, text);
   text.remove_prefix(byte_order_mark_size(text));
   options_.tagged ? parse_tagged(text) : parse_language(text);
   file_.expect(MappedFile::Access::unknown);
@@ -195,7 +196,7 @@ void WordSource::parse_tagged(std::string_view text) {
   Sentence sentence;
   bool good = true;
   const auto end_sentence = [&] {
-    if (good && !sentence.labels.empty()) keep(sentence);
+    if (good && !sentence.begin.empty()) keep(sentence);
     sentence = {}, good = true;
   };
   const auto ends = [&](const std::vector<std::string_view>& words) {
@@ -217,10 +218,12 @@ void WordSource::parse_tagged(std::string_view text) {
         sentence.words.push_back(*n);
       else
         good = false;
-    if (const auto n = good ? number(*label_words_, split.back(), line_number, line) : std::nullopt)
-      sentence.labels.push_back(*n);
-    else
-      good = false;
+    if (good && label_words_) {
+      if (const auto n = number(*label_words_, split.back(), line_number, line))
+        sentence.labels.push_back(*n);
+      else
+        good = false;
+    }
     sentence.begin.push_back(static_cast<std::uint32_t>(sentence.words.size()));
     if (ends(split)) end_sentence();
   });
