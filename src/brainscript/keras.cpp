@@ -11,6 +11,7 @@
 #include <set>
 
 #include "brainscript/network.h"
+#include "graph/image_geometry.h"
 
 namespace tutti::brainscript::keras {
 
@@ -221,8 +222,8 @@ class Description {
 std::int64_t minibatch_of(const config::Record& command) {
   std::int64_t n = 256;
   if (!command.is_block("SGD")) return n;
-  const auto sizes = command.block("SGD").find("minibatchSize");
-  if (sizes) std::from_chars(sizes->text.data(), sizes->text.data() + sizes->text.size(), n);
+  const auto sizes = command.block("SGD").strings("minibatchSize");
+  if (!sizes.empty()) std::from_chars(sizes[0].data(), sizes[0].data() + sizes[0].size(), n);
   return std::max<std::int64_t>(n, 1);
 }
 
@@ -238,7 +239,11 @@ graph::Graph build(const Options& options, const config::Record& command, const 
                       fmt::format("a setting of the model cannot be understood: {}", e.msg));
   }
   const auto source = std::make_shared<Source>(Source{fmt::format("<network of {}>", options.file), text, nullptr});
-  return build_network(NetworkText{{text, source, 0, false}, {}, {}}, context);
+  graph::Graph graph = build_network(NetworkText{{text, source, 0, false}, {}, {}}, context);
+  for (graph::Node& node : graph.nodes)
+    if (node.operation == "Convolution" || node.operation == "Pooling")
+      node.attributes[graph::fits_padded_image] = true;
+  return graph;
 }
 
 }  // namespace tutti::brainscript::keras

@@ -77,6 +77,9 @@ Window window(const Layer& l, const Tensor& x, Sizes kernel, Sizes stride, bool 
       out = (in - v.kernel[a]) / v.stride[a] + 1;
     }
     v.lower.push_back(lower + before), v.upper.push_back(upper + behind), v.out.push_back(out);
+    if (const std::size_t most = std::max(v.lower[a], v.upper[a]); most >= v.kernel[a])
+      fail(l, fmt::format("its padding of {} is not less than its window of {}", most, v.kernel[a]),
+           "every window must overlap the image: pad less, or use a larger window");
   }
   return v;
 }

@@ -52,7 +52,8 @@ std::string formatted(const Call& a, std::size_t value, const std::string& how) 
 }
 
 Value print(const Call& c) {
-  c.ev.notice(formatted(c, 0, c.text(1)));
+  const std::string place = render({Evaluator::place(c.site, c.scope), "", ""}, "note");
+  c.ev.notice(place.substr(0, place.find('\n')) + formatted(c, 0, c.text(1)));
   return c[0];
 }
 

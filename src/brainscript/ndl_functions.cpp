@@ -152,7 +152,7 @@ Matched match(const Function& f, const Expression& e) {
       fail(a.value.where,
            a.name.empty() ? fmt::format("{} takes at most {} arguments", e.text, params.size())
                           : fmt::format("{} has no option '{}'", e.text, a.name),
-           did_you_mean(a.name, known, "it is " + signature(f)));
+           a.name.empty() ? "it is " + signature(f) : did_you_mean(a.name, known, "it is " + signature(f)));
     }
     if (m.by_parameter[k]) fail(a.value.where, fmt::format("'{}' of {} is given twice", params[k].name, e.text));
     m.by_parameter[k] = &a;

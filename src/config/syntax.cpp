@@ -87,9 +87,17 @@ class BracketCheck {
     // If a quote is missing, the first string that extends over a line end is the likely cause.
     if (torn_string_ == none && close > text_.find('\n', i)) torn_string_ = i;
     if (close >= s_.end)
-      return fail(torn_string_ == none ? i : torn_string_, "no closing \" found for this string", "add the missing \"");
+      return unended(torn_string_ == none ? i : torn_string_);
     i = close;
     return true;
+  }
+
+  bool unended(std::size_t at) {
+    std::string fix = "add the missing \"";
+    const std::string_view written = s_.text->source->text;
+    if (const std::size_t hash = written.find('#', at); hash < text_.find('\n', at) && text_[hash] == ' ')
+      fix += ", or leave out the '#': behind a blank it starts a comment, also between quotes";
+    return fail(at, "no closing \" found for this string", fix);
   }
 
   bool close(std::size_t i) {

@@ -39,8 +39,9 @@ void place_windows(const Node& node, ImageGeometry& g, std::size_t axis, bool au
   ImageWindow& w = g.window;
   const auto in = static_cast<long>(w.in[axis]), kernel = static_cast<long>(w.kernel[axis]),
              stride = static_cast<long>(w.stride[axis]);
-  if (kernel > in)
-    fail(node, fmt::format("the kernel is larger than the input: {} against {} along axis {}", kernel, in, axis + 1),
+  const long most = flag(node, fits_padded_image, false) ? in + static_cast<long>(lower + upper) : in;
+  if (kernel > most)
+    fail(node, fmt::format("the kernel is larger than the input: {} against {} along axis {}", kernel, most, axis + 1),
          "use a smaller kernel, or fewer layers that shrink the image before it");
   long pad = static_cast<long>(lower);
   long out = (in + static_cast<long>(lower + upper) - kernel) / stride + 1;

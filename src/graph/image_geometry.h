@@ -8,6 +8,10 @@
 
 namespace tutti::graph {
 
+// An attribute of Convolution and Pooling: the kernel may be as large as the padded image, as in Keras. Without it the
+// image itself is the limit, as in CNTK.
+constexpr const char* fits_padded_image = "fitsPaddedImage";
+
 // Images are [W, H, ..., C], or [C, W, H, ...] with imageLayout="HWC".
 bool channels_first(const Node& node);
 // [C, W, H] -> [W, H, C] and back.

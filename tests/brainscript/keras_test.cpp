@@ -171,6 +171,62 @@ TEST(Keras, PaddingAndStridesAreThoseOfKeras) {
     }
 }
 
+// What a model makes of one image.
+std::vector<float> values(const std::string& layers, const std::vector<float>& image) {
+  const Made b = keras(sequential(layers + "," + layer("Flatten", "flatten", "")));
+  EXPECT_EQ(b.errors, "");
+  if (!b.errors.empty()) return {};
+  const std::string output = b.names_of(b.graph.outputs).at(0);
+  Network network(b.graph, {});
+  network.initialize_parameters();
+  const std::vector<std::int64_t> begin = {0, 1};
+  Batch batch;
+  batch.streams.resize(1);
+  batch.streams[0].columns = 1, batch.streams[0].dense = image, batch.streams[0].sequence_begin = begin;
+  batch.samples = batch.columns = batch.global_samples = batch.global_columns = batch.sequences = 1;
+  network.bind({{"features", image.size(), false}});
+  network.plan_evaluation(1, {output});
+  const auto outputs = network.forward(batch);
+  return {outputs[0].values.begin(), outputs[0].values.end()};
+}
+
+// As in the last block of VGG on small images: the kernel fits into the padded image only. A frame of zeros in the data
+// gives the same values.
+TEST(Keras, KernelsMayBeLargerThanTheImage) {
+  const std::vector<float> image = {1, 2, 3, 4, 5, 6, 7, 8};  // 2 x 2 pixels of 2 channels
+  std::vector<float> framed(4 * 4 * 2);
+  for (std::size_t i = 0; i < 8; ++i) framed[((i / 4 + 1) * 4 + i / 2 % 2 + 1) * 2 + i % 2] = image[i];
+  const auto in = [](int size) { return fmt::format(R"("batch_input_shape": [null, {0}, {0}, 2], )", size); };
+  const auto expect_same = [](const std::vector<float>& a, const std::vector<float>& b, std::size_t size) {
+    EXPECT_EQ(a.size(), size);
+    EXPECT_THAT(a, testing::Pointwise(testing::FloatNear(1e-5f), b));
+    EXPECT_GT(std::count_if(a.begin(), a.end(), [](float v) { return v != 0; }), 0);
+  };
+  expect_same(values(convolution("conv", 32, 3, in(2) + R"("padding": "same", )"), image),
+              values(convolution("conv", 32, 3, in(4)), framed), 4u * 32);
+  const std::string pad = layer("ZeroPadding2D", "pad", in(2) + R"("padding": 1)");
+  expect_same(values(pad + "," + convolution("conv", 16, 4), image),
+              values(convolution("conv", 16, 4, in(4)), framed), 16);
+  const auto pooled = [&](const std::string& kind) {
+    return values(layer(kind, "pool", in(2) + R"("pool_size": 3, "strides": 1, "padding": "same")"), image);
+  };
+  EXPECT_THAT(pooled("MaxPooling2D"), ElementsAre(7, 8, 7, 8, 7, 8, 7, 8));
+  EXPECT_THAT(pooled("AveragePooling2D"), ElementsAre(4, 5, 4, 5, 4, 5, 4, 5)) << "of the pixels inside of the image";
+}
+
+TEST(Keras, MomentumCountsSamplesOfTheFirstMinibatchSize) {
+  const std::string model = sequential(dense("a", 6, "relu", R"("batch_input_shape": [null, 6], )") + "," +
+                                       layer("BatchNormalization", "norm", R"("axis": -1, "momentum": 0.9)"));
+  for (const char* size : {"10", "10:20", "10*3:20", "(10:20)", "(10*2:20)"}) {
+    const Made b = keras(model, "", fmt::format("SGD = [ minibatchSize = {} ]", size));
+    ASSERT_EQ(b.errors, "") << size;
+    const auto n = std::find_if(b.graph.nodes.begin(), b.graph.nodes.end(),
+                                [](const auto& node) { return node.operation == "BatchNormalization"; });
+    ASSERT_NE(n, b.graph.nodes.end());
+    EXPECT_NEAR(std::exp(-10 / graph::number(*n, "normalizationTimeConstant", 0)), 0.9, 1e-9) << size;
+  }
+}
+
 std::string node(const std::string& kind, const std::string& name, const std::string& config,
                  const std::string& inbound) {
   return fmt::format(R"({{"name": "{}", "class_name": "{}", "config": {{"name": "{}"{}{}}}, "inbound_nodes": {}}})",
@@ -367,6 +423,9 @@ TEST(Keras, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(says(layer("Dense", "a", in + R"("units": "many")")), HasSubstr("cannot be understood"));
   EXPECT_THAT(says(layer("Conv2D", "c", in + R"("filters": 3, "kernel_size": 3)")),
               HasSubstr("takes images with 3 axes, not 1"));
+  EXPECT_THAT(says(layer("ZeroPadding2D", "p", R"("batch_input_shape": [null, 4, 4, 1], "padding": 3)") + "," +
+                   convolution("c", 3, 3)),
+              HasSubstr("Conv2D 'c': its padding of 3 is not less than its window of 3"));
   EXPECT_THAT(says(layer("LSTM", "l", R"("batch_input_shape": [null, 4, 6], "units": 3, "return_sequences": true)") +
                    "," + layer("Flatten", "f", "")),
               HasSubstr("sequences have any length"));

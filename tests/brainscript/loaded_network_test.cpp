@@ -57,7 +57,7 @@ TEST(LoadedNetwork, NodesComeWithWhatTheyNeedAndNoMore) {
     h = net.model.arrayOfFunctions[0].arrayOfFunctions[0].W; same = net.model_arrayOfFunctions_0_arrayOfFunctions_0_W
     y = net.z; top = LinearLayer {2} (y); outputNodes = (top); isSame = Print (IsSameObject (h, same)) })");
   ASSERT_EQ(b.errors, "");
-  EXPECT_THAT(b.notices, ElementsAre("true"));
+  EXPECT_THAT(b.notices, ElementsAre(HasSubstr(": note: true")));
   EXPECT_THROW(b["ce"], std::runtime_error);
   EXPECT_THROW(b["labels"], std::runtime_error);
   EXPECT_EQ(b["top.PlusArgs[0]"].operation, "Times");

@@ -310,6 +310,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"W = Parameter(3.5, 4)", "'dims' of the parameter 'W' must be a whole number, not 3.5"},
                     Mistake{"W = Parameter(3, 4, needGradient=maybe)", "must be true or false"},
                     Mistake{"x = Sigmoid(1, 2)", "Sigmoid takes at most 1 arguments"},
+                    Mistake{"x = Sigmoid(1, 2)", "fix: it is Sigmoid("},
                     Mistake{"x = Input(3, tag=features)", "there is no such tag"},
                     Mistake{"M(a) { r = Plus(a, a) }; y = M(1, 2)", "'M' takes 1 arguments"},
                     Mistake{"M(a) { r = Plus(a, a) }; y = M()", "'M' lacks the argument 'a'"},

@@ -306,7 +306,8 @@ TEST(Library, LayersHaveTheirShapes) {
     dims = lin.dim : den.dim : ten.dim : mapped.dim : ranked.dim : emb.dim : tra.dim : sta.dim : lay.dim : mvn.dim : par.dim : mrg.dim : stk.dim
     print = Print (dims) })");
   ASSERT_EQ(b.errors, "");
-  EXPECT_THAT(b.notices, ElementsAre("(4:4:5:12:4:3:3:6:6:6:5:6:4)"));
+  EXPECT_THAT(b.notices, ElementsAre(HasSubstr(": note: (4:4:5:12:4:3:3:6:6:6:5:6:4)")));
+  EXPECT_THAT(build("{ a = Print (3, format='%.1f') }").notices, ElementsAre("net.cntk:1:7: note: 3.0"));
   EXPECT_THROW(b["lin.b"], std::runtime_error);
   EXPECT_EQ(num(b["den.arrayOfFunctions[0].b"], "value"), 1);
   EXPECT_EQ(b["mrg"].operation, "Plus");

@@ -382,6 +382,26 @@ TEST_P(Gradients, AgreeInParts) {
 INSTANTIATE_TEST_SUITE_P(Operations, Gradients, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(Criteria, LogisticTrainsOnlyItsSecondOperand) {
+  const auto error = [](const std::function<std::size_t(GraphBuilder&)>& value) -> std::string {
+    try {
+      mismatches({"", value, 0});
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const auto p = [](GraphBuilder& b, double seed) { return b.add("Sigmoid", "p", {sampled(b, {6}, seed)}); };
+  EXPECT_NE(error([&](GraphBuilder& b) {
+              return b.add("Logistic", "op", {sampled(b, {6}, 2, "y"), p(b, 1)});
+            }).find("Logistic 'op': its label depends on trained parameters"),
+            std::string::npos);
+  EXPECT_NE(error([&](GraphBuilder& b) {
+              return b.add("WeightedLogistic", "op", {b.input("binary", {6}), p(b, 1), sampled(b, {6}, 2, "y")});
+            }).find("WeightedLogistic 'op': its weight depends on trained parameters"),
+            std::string::npos);
+}
+
 // The check itself must be able to fail: a criterion whose gradient is cut off disagrees with its differences.
 TEST(GradientCheck, FindsAWrongGradient) {
   GraphBuilder b;

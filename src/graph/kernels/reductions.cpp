@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and the softmax family along an axis of the sample, and criteria, which sum over all samples.
+#include <fmt/format.h>
+
 #include <map>
 
 #include "graph/kernels/makers.h"
@@ -74,11 +76,19 @@ class Criterion : public Kernel {
     sums_in_double = true;
     const bool softmax = op == LossOp::cross_entropy_with_softmax;
     if (softmax) work_like = 1;
-    const bool both = softmax || op == LossOp::cross_entropy || op == LossOp::square_error;
-    for (std::size_t k = 0; k < code.in.size(); ++k)
-      differentiable[k] = op != LossOp::classification_error && (both || k == data_);
+    differentiable.assign(code.in.size(), op != LossOp::classification_error);
     if (op == LossOp::sum) reads_input[0] = false;
     if (softmax) reads_input[1] = false;
+  }
+  // CNTK has no such gradient either and stops.
+  void connect(std::span<const std::unique_ptr<Kernel>>) override {
+    if (loss_.op != LossOp::logistic && loss_.op != LossOp::weighted_logistic) return;
+    for (std::size_t k = 0; k < code.in.size(); ++k)
+      if (k != data_ && write[k] != Write::none)
+        fail(code.node, fmt::format("its {} depends on trained parameters, which would get no gradient from it",
+                                    k == 0 ? "label" : "weight"),
+             "give the trained value as the second operand; parameters behind the others need "
+             "learningRateMultiplier = 0");
   }
   void forward(Run& run) const override {
     const auto values = operands(run);
