@@ -3,6 +3,7 @@
 // runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -11,6 +12,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -46,6 +49,22 @@ struct ModelToCome {
   Action known = {};  // what can be said of the action already
 };
 
+// One form of all ways to write the path of a file: "a.dnn", "./a.dnn", an absolute path, a path through a link.
+inline std::filesystem::path same_file(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  const std::filesystem::path found = std::filesystem::weakly_canonical(whole, failed);
+  return failed ? whole.lexically_normal() : found;
+}
+
+// The modelPath of the training that writes "model.dnn.3" or "model.dnn.best"; other paths are returned unchanged.
+inline std::string without_epoch(const std::string& path) {
+  const std::size_t dot = std::min(path.rfind('.'), path.size());
+  const std::string_view end = std::string_view(path).substr(std::min(dot + 1, path.size()));
+  const bool epoch = !end.empty() && end.find_first_not_of("0123456789") == std::string_view::npos;
+  return epoch || end == "best" ? path.substr(0, dot) : path;
+}
+
 // The place of the key, or of the block if the key is absent.
 SourcePos place_of(const config::Record& block, const char* key);
 
@@ -64,16 +83,24 @@ struct ActionContext {
   // Used only to create actions; the pointers are invalid when actions run.
   Problems* problems = nullptr;
   config::Notices* notices = nullptr;
-  std::int64_t* seed = nullptr;                     // of BrainScript networks: one counter for the whole run
-  std::set<std::string>* models_to_come = nullptr;  // files that earlier actions of this run will write
+  std::int64_t* seed = nullptr;  // of BrainScript networks: one counter for the whole run
+  // Files that earlier actions of this run will write, by same_file().
+  std::set<std::filesystem::path>* models_to_come = nullptr;
   std::map<std::filesystem::path, std::string>* metrics_files = nullptr;  // and the commands whose training writes them
   // Their networks, if known before the run.
-  std::map<std::string, std::shared_ptr<const graph::Graph>>* graphs_to_come = nullptr;
+  std::map<std::filesystem::path, std::shared_ptr<const graph::Graph>>* graphs_to_come = nullptr;
 
-  bool is_to_come(const std::string& file) const { return models_to_come && models_to_come->contains(file); }
+  bool is_to_come(const std::string& file) const { return models_to_come && models_to_come->contains(same_file(file)); }
   // The same for a model: a training of "model.dnn" also writes "model.dnn.3".
   bool is_model_to_come(const std::string& model) const {
-    return is_to_come(model) || is_to_come(model.substr(0, model.rfind('.')));
+    return is_to_come(model) || is_to_come(without_epoch(model));
+  }
+  // This action will write it.
+  void will_write(const std::string& file) const {
+    if (models_to_come) models_to_come->insert(same_file(file));
+  }
+  void will_write_network(const std::string& model, const graph::Graph& network) const {
+    if (graphs_to_come) (*graphs_to_come)[same_file(model)] = std::make_shared<graph::Graph>(network);
   }
   bool flawless() const { return problems->count() == problems_before; }
   void problem(const SourcePos& where, std::string message, std::string fix = {}) const {

@@ -140,8 +140,13 @@ void run_batch_statistics(const ActionContext& context, const BatchStatisticsOpt
 std::optional<Action> make_batch_statistics(const ActionContext& context, BatchStatisticsOptions options) {
   if (options.new_model_path.empty()) options.new_model_path = options.model_path + ".PBN";
   const std::shared_ptr<Reader> reader = open_reader(context, "reader", "train", static_cast<int>(options.trace_level));
-  check_model_to_read(context, options.model_path, true);
-  if (context.models_to_come) context.models_to_come->insert(options.new_model_path);
+  if (check_model_to_read(context, options.model_path, true))
+    with_graph(context, options.model_path, [&](const graph::Graph& graph) {
+      std::vector<std::size_t> computed;
+      for (const std::size_t n : normalizations(graph)) computed.push_back(graph.nodes[n].inputs[0]);
+      if (reader) check_streams(context, *reader, graph, nodes_to_report(graph, {}), computed);
+    });
+  context.will_write(options.new_model_path);
   return Action{
       .settings = fmt::format("  model      {}\n  new model  {}", options.model_path, options.new_model_path),
       .run = [context = context.for_running(), options, reader] { run_batch_statistics(context, options, *reader); }};

@@ -68,14 +68,14 @@ brainscript::EditFiles files_of_run(const ActionContext& context) {
 
 // What a script saves it may load again, so a check keeps the graphs.
 brainscript::EditFiles files_of_check(const ActionContext& context,
-                                      const std::shared_ptr<std::map<std::string, graph::Graph>>& saved) {
+                                      const std::shared_ptr<std::map<std::filesystem::path, graph::Graph>>& saved) {
   brainscript::EditFiles files;
   files.load = [load = model_loader(context), saved](const std::string& path) {
-    const auto own = saved->find(path);
+    const auto own = saved->find(same_file(path));
     return own != saved->end() ? own->second : load(path);
   };
   files.save = [saved, writes = context.world->rank() == 0](const std::string& path, graph::Graph graph) {
-    (*saved)[path] = graph;
+    (*saved)[same_file(path)] = graph;
     Network network(std::move(graph), NetworkOptions{});
     if (writes) check_writable(path, view_model(network).bytes());
   };
@@ -96,7 +96,7 @@ std::optional<Action> make_edit_script(const ActionContext& context, const std::
   std::optional<Action> action;
   check(context, [&] {
     const auto script = std::make_shared<brainscript::EditScript>(context.command);
-    const auto saved = std::make_shared<std::map<std::string, graph::Graph>>();
+    const auto saved = std::make_shared<std::map<std::filesystem::path, graph::Graph>>();
     try {
       script->run(files_of_check(context, saved), for_script(context, context.notices));
     } catch (const ModelToCome&) {
@@ -104,7 +104,7 @@ std::optional<Action> make_edit_script(const ActionContext& context, const std::
     }
     const auto paths = script->saved_models();
     if (paths.empty()) context.notice(fmt::format("'{}' saves no model, so the script has no effect", path));
-    context.models_to_come->insert(paths.begin(), paths.end());
+    for (const auto& saves : paths) context.will_write(saves);
     action = Action{.settings = fmt::format("  script     {}\n  saves      {}", path, fmt::join(paths, ", ")),
                     .run = [context = context.for_running(), script] {
                       config::Notices said_already;
@@ -121,7 +121,7 @@ std::optional<Action> make_edit(const ActionContext& context, EditOptions option
   const std::int64_t seed = *context.seed;
   try {
     const auto network = described_network(context, *context.seed, *context.problems, *context.notices);
-    if (network) (*context.graphs_to_come)[path] = std::make_shared<graph::Graph>(network->graph());
+    if (network) context.will_write_network(path, network->graph());
     if (network && context.world->rank() == 0) check_writable(path, view_model(*network).bytes());
   } catch (const ModelToCome&) {
     // An earlier action of this run makes it, so this one checks again when its turn comes. The discarded network uses
@@ -132,7 +132,7 @@ std::optional<Action> make_edit(const ActionContext& context, EditOptions option
   } catch (const Error& e) {
     context.problem("outputModelPath", e.what(), "choose another outputModelPath");
   }
-  context.models_to_come->insert(path);
+  context.will_write(path);
   return Action{.settings = fmt::format("  model      {}", path),
                 .run = [context = context.for_running(), path, own_seed = seed]() mutable {
                   Problems problems;

@@ -9,6 +9,7 @@
 
 #include "base/pattern.h"
 #include "cntk/model.h"
+#include "graph/shapes.h"
 #include "reader/fault_budget.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
@@ -17,11 +18,11 @@ namespace tutti::actions {
 namespace {
 
 // The block names a file, such as a vocabulary, that an earlier action of this run writes.
-void await_files(const config::Record& block, const std::set<std::string>& to_come) {
+void await_files(const ActionContext& context, const config::Record& block) {
   for (const auto& key : block.keys()) {
     if (block.is_block(key))
-      await_files(block.block(key), to_come);
-    else if (const auto value = block.find_own(key); value && to_come.contains(value->text))
+      await_files(context, block.block(key));
+    else if (const auto value = block.find_own(key); value && context.is_to_come(value->text))
       throw ModelToCome{value->text};
   }
 }
@@ -71,13 +72,40 @@ std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, 
     return has_network_builder(context.command)
                ? std::make_shared<graph::Graph>(described_graph(context, context.notices))
                : nullptr;
-  for (const std::string& path : {model_path, model_path.substr(0, model_path.rfind('.'))})
-    if (const auto at = context.graphs_to_come->find(path); at != context.graphs_to_come->end()) return at->second;
+  if (context.graphs_to_come)
+    for (const std::string& path : {model_path, without_epoch(model_path)})
+      if (const auto at = context.graphs_to_come->find(same_file(path)); at != context.graphs_to_come->end())
+        return at->second;
   if (context.is_model_to_come(model_path)) return nullptr;
   std::string path = model_path;
   if (const auto last = last_model_epoch(model_path); !file_exists(path) && last >= 0)
     path = fmt::format("{}.{}", model_path, last);
   return file_exists(path) ? std::make_shared<graph::Graph>(load_graph(path)) : nullptr;
+}
+
+// What a reader must deliver: the inputs of the nodes `computed`, and those others of the network that have a stream.
+// The network reports the nodes `reported`.
+std::vector<Network::Input> inputs_to_read(graph::Graph graph, const std::vector<std::size_t>& reported,
+                                           const std::vector<std::size_t>& computed,
+                                           const std::vector<StreamInfo>& streams) {
+  std::vector<std::size_t> roots = reported;
+  const auto add = [&](const std::vector<std::size_t>& nodes) {
+    roots.insert(roots.end(), nodes.begin(), nodes.end());
+  };
+  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs}) add(*set);
+  if (roots.empty())
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) roots.push_back(i);
+  for (const auto* set : {&graph.features, &graph.labels}) add(*set);
+  const auto order = graph::evaluation_order(graph, roots), needed = graph::execution_order(graph, computed);
+  const auto values = graph::infer_graph(graph, order);
+  std::vector<Network::Input> inputs;
+  for (const std::size_t n : order) {
+    const graph::Node& node = graph.nodes[n];
+    if (node.operation != "InputValue") continue;
+    if (std::ranges::count(needed, n) > 0 || std::ranges::count(streams, node.name, &StreamInfo::name) > 0)
+      inputs.push_back({node.name, values[n].shape, graph::flag(node, "sparse", false)});
+  }
+  return inputs;
 }
 
 }  // namespace
@@ -108,7 +136,7 @@ std::unique_ptr<Reader> open_reader(const ActionContext& context, const char* bl
                     fmt::format("add {} = [ readerType = \"CNTKTextFormatReader\" ... ]", block));
     return nullptr;
   }
-  if (context.models_to_come) await_files(context.command.block(block), *context.models_to_come);
+  if (context.models_to_come && !context.models_to_come->empty()) await_files(context, context.command.block(block));
   auto reader = make_reader(context.command.block(block),
                             {action, trace_level, context.problems, context.notices, context.only_check});
   check(context, [&] {
@@ -130,28 +158,31 @@ std::string model_to_read(const ActionContext& context, std::string model_path) 
   return has_own_network_builder(context.command) && !trains ? std::string() : model_path;
 }
 
-void check_model_to_read(const ActionContext& context, const std::string& model_path, bool exact) {
+bool check_model_to_read(const ActionContext& context, const std::string& model_path, bool exact) {
   if (model_path.empty()) {
-    if (!has_network_builder(context.command))
+    const bool described = has_network_builder(context.command);
+    if (!described)
       context.problem(context.command.where(), fmt::format("'{}' names no model", context.command_name),
                       "add modelPath = \"...\"");
-    return;
+    return described;
   }
-  if (context.is_model_to_come(model_path)) return;
+  if (context.is_model_to_come(model_path)) return true;
   if (file_exists(model_path)) {
     try {
       if (cntk::is_model(model_path)) cntk::read_model(model_path);  // it may hold nodes that are not known here
     } catch (const Error& e) {
       context.problem("modelPath", e.what());
+      return false;
     }
-    return;
+    return true;
   }
   const auto last = last_model_epoch(model_path);
-  if (!exact && last >= 0) return;
+  if (!exact && last >= 0) return true;
   std::string fix = "train first, or correct modelPath";
   if (last >= 0)
     fix = fmt::format("training is not finished; the model after epoch {} is {}.{}", last, model_path, last);
   context.problem("modelPath", fmt::format("there is no model '{}'", model_path), fix);
+  return false;
 }
 
 std::function<graph::Graph(const std::string&)> model_loader(const ActionContext& context) {
@@ -192,6 +223,58 @@ void check_node_names(const ActionContext& context, const char* key, const std::
   with_graph(context, model_path, [&](const graph::Graph& graph) {
     for (auto& d : unknown_nodes(context.command, key, names, graph)) context.problems->add(std::move(d));
   });
+}
+
+bool check_streams(const ActionContext& context, const char* block, const Reader& reader,
+                   const std::vector<Network::Input>& inputs) {
+  const SourcePos where = context.command.block(block).where();
+  const auto before = context.problems->count();
+  const auto streams = reader.streams();
+  std::vector<std::string> names;
+  for (const auto& s : streams) names.push_back(s.name);
+  for (const Network::Input& input : inputs) {
+    const std::size_t elements = input.shape.elements();
+    const auto stream = std::ranges::find(streams, input.name, &StreamInfo::name);
+    if (stream == streams.end()) {
+      const std::string near = nearest(input.name, names);
+      context.problem(where, fmt::format("the reader has no stream for the network's input '{}'", input.name),
+                      near.empty()
+                          ? fmt::format("the reader has: {}", fmt::join(names, ", "))
+                          : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near));
+    } else if (stream->dim != elements) {
+      context.problem(
+          where,
+          fmt::format("the reader's stream '{}' has dimension {}, but the network's input '{}' is {} ({} elements)",
+                      stream->name, stream->dim, input.name, to_string(input.shape), elements),
+          fmt::format("a reader that delivers {} values, or a network with an input of {}", elements, stream->dim));
+    } else if (input.sparse && !stream->sparse) {
+      context.problem(
+          where,
+          fmt::format("the network's input '{}' is declared sparse, but the reader delivers it dense", input.name),
+          "read it with format = \"sparse\", or declare it with Input");
+    }
+  }
+  return context.problems->count() == before;
+}
+
+void check_streams(const ActionContext& context, const Reader& reader, const graph::Graph& graph,
+                   const std::vector<std::size_t>& reported, const std::vector<std::size_t>& computed) {
+  check_streams(context, "reader", reader, inputs_to_read(graph, reported, computed, reader.streams()));
+}
+
+std::vector<std::size_t> indices_of(const graph::Graph& graph, const std::vector<std::string>& names) {
+  std::vector<std::size_t> nodes;
+  for (const std::string& name : names)
+    nodes.push_back(
+        static_cast<std::size_t>(std::ranges::find(graph.nodes, name, &graph::Node::name) - graph.nodes.begin()));
+  return nodes;
+}
+
+std::vector<std::size_t> nodes_to_report(const graph::Graph& graph, const std::vector<std::string>& names) {
+  if (!names.empty()) return indices_of(graph, names);
+  std::vector<std::size_t> nodes = graph.evaluations;
+  nodes.insert(nodes.end(), graph.criteria.begin(), graph.criteria.end());
+  return nodes;
 }
 
 void check_regex(const SourcePos& where, const std::string& pattern) {
@@ -240,17 +323,13 @@ void check_criterion(const ActionContext& context, const SgdOptions& sgd, Networ
 }
 
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
-                                            std::vector<std::string> nodes) {
+                                            const std::vector<std::string>& nodes) {
   graph::Graph graph =
       model_path.empty() ? described_graph(context, nullptr) : load_graph(model_path, readers(context));
   if (auto unknown = unknown_nodes(context.command, "evalNodeNames", nodes, graph); !unknown.empty())
     throw ConfigError(std::move(unknown));
-  if (nodes.empty()) {
-    for (auto n : graph.evaluations) nodes.push_back(graph.nodes[n].name);
-    for (auto n : graph.criteria) nodes.push_back(graph.nodes[n].name);
-  }
   NetworkOptions options;
-  options.evaluations = std::move(nodes);
+  for (const std::size_t n : nodes_to_report(graph, nodes)) options.evaluations.push_back(graph.nodes[n].name);
   options.device = context.device;
   options.compute_type = compute_type_of(context.command);
   auto network = std::make_unique<Network>(std::move(graph), options);

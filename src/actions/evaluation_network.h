@@ -30,8 +30,8 @@ std::unique_ptr<Reader> open_reader(const ActionContext&, const char* block, con
 std::string model_to_read(const ActionContext&, std::string model_path);
 
 // Reports a problem unless the model exists, an earlier action of this run writes it, or a builder makes it. `exact`:
-// this very file, not a numbered one.
-void check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
+// this very file, not a numbered one. Returns whether there is no problem.
+bool check_model_to_read(const ActionContext&, const std::string& model_path, bool exact);
 
 // How network descriptions load models. Before the run every rank reads the file itself, and a file still to come
 // throws ModelToCome. During the run, rank 0 reads for all.
@@ -40,7 +40,7 @@ std::function<graph::Graph(const std::string&)> model_loader(const ActionContext
 // The network of a model file (or of the block's builder without modelPath) that reports `nodes`; default: its
 // evaluation nodes, then its criteria.
 std::unique_ptr<Network> evaluation_network(const ActionContext&, const std::string& model_path,
-                                            std::vector<std::string> nodes);
+                                            const std::vector<std::string>& nodes);
 
 // Checks of node names in settings (evalNodeNames, outputNodeNames, nodeName, ...) before anything runs.
 
@@ -60,6 +60,19 @@ void with_graph(const ActionContext& context, const std::string& model_path,
 // block's network builder if model_path is empty. Adds to context.problems.
 void check_node_names(const ActionContext& context, const char* key, const std::vector<std::string>& names,
                       const std::string& model_path);
+
+// Reports inputs for which the reader has no stream, or another one than the network declares. Returns whether it has
+// all of them.
+bool check_streams(const ActionContext&, const char* block, const Reader&, const std::vector<Network::Input>& inputs);
+// The same for an evaluation_network() that reports the nodes `reported`, of an action that computes the nodes
+// `computed`. Throws ConfigError for shapes that do not fit.
+void check_streams(const ActionContext&, const Reader&, const graph::Graph&, const std::vector<std::size_t>& reported,
+                   const std::vector<std::size_t>& computed);
+
+// The nodes of these names, which exist.
+std::vector<std::size_t> indices_of(const graph::Graph&, const std::vector<std::string>& names);
+// The same; default: the evaluation nodes, then the criteria.
+std::vector<std::size_t> nodes_to_report(const graph::Graph&, const std::vector<std::string>& names);
 
 void check_regex(const SourcePos&, const std::string& pattern);  // throws ConfigError
 // A regular expression without a match is a problem, too.

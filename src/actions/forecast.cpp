@@ -76,9 +76,12 @@ std::string report_text(const std::vector<Forecast>& all, double single, int ran
       text += fmt::format("{:<30} {:>5} not possible: {}\n", f.method, f.bits, f.refused);
       continue;
     }
-    text += fmt::format("{:<30} {:>5} {:>12.0f} {:>8.2f} {:>12.3f} {:>8} {:>11}\n", f.method, f.bits,
-                        f.samples_per_second, single > 0 ? f.samples_per_second / single : 0, f.bytes_per_step / 1e6,
-                        f.hidden < 0 ? "-" : fmt::format("{:.0f} %", 100 * f.hidden), bytes_text(f.memory));
+    // With one rank all methods are alike, and their speeds differ by chance.
+    const double factor = single > 0 ? f.samples_per_second / single : 0;
+    const std::string speed_up = ranks == 1 ? "-" : fmt::format("{:.2f}", factor);
+    text += fmt::format("{:<30} {:>5} {:>12.0f} {:>8} {:>12.3f} {:>8} {:>11}\n", f.method, f.bits, f.samples_per_second,
+                        speed_up, f.bytes_per_step / 1e6, f.hidden < 0 ? "-" : fmt::format("{:.0f} %", 100 * f.hidden),
+                        bytes_text(f.memory));
   }
   const Choice choice = choose(all);
   if (choice.fastest < 0) return text + "choice: none, no method is possible with these settings\n";
@@ -88,7 +91,7 @@ std::string report_text(const std::vector<Forecast>& all, double single, int ran
     text +=
         fmt::format("choice: {}, {:.0f} samples/s: the fastest whose result is that of DataParallelSGD in 32 bits\n",
                     full_name(exact), exact.samples_per_second);
-    if (choice.exact != choice.fastest)
+    if (choice.exact != choice.fastest && ranks > 1)
       text += fmt::format(
           "fastest: {}, {:.0f} samples/s, {:.2f} times as fast; its results differ, so compare the losses\n",
           full_name(fastest), fastest.samples_per_second,

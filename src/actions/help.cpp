@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "actions/action.h"
 #include "actions/device.h"
 #include "actions/model_commands.h"
 #include "actions/together.h"
@@ -33,8 +34,9 @@ std::string wrapped(const std::vector<std::string>& words) {
 }
 
 std::string block_help(const std::string& name) {
+  const ActionEntry* action = find_action(name);  // perhaps by its second name
   for (const auto& t : topics())
-    if (config::equal_keys(t.name, name))
+    if (config::equal_keys(t.name, action ? action->names[0] : name))
       return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
   return {};
 }

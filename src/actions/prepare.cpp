@@ -110,9 +110,9 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
                               const MethodChoices& choices) {
   std::vector<Prepared> prepared;
   std::vector<config::RunningCommand> commands;
-  std::set<std::string> models_to_come;
+  std::set<std::filesystem::path> models_to_come;
   std::map<std::filesystem::path, std::string> metrics_files;
-  std::map<std::string, std::shared_ptr<const graph::Graph>> graphs_to_come;
+  std::map<std::filesystem::path, std::shared_ptr<const graph::Graph>> graphs_to_come;
   std::int64_t seed = 1 + top.seed_offset;
   ActionContext base;
   base.world = &world;

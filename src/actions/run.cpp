@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <map>
 #include <span>
 
 #include "actions/auto_method.h"
@@ -50,12 +50,12 @@ std::string now_text() { return fmt::format("{:%Y/%m/%d %H:%M:%S}", local_time()
 
 // Two runs must not work on one model at once. Rank 0 holds the locks to the end.
 std::vector<ModelLock> lock_models(const std::vector<Prepared>& actions, Communicator& world) {
-  std::set<std::string> models;
+  std::map<std::filesystem::path, std::string> models;
   for (const auto& p : actions)
-    if (!p.what->trained_model.empty()) models.insert(p.what->trained_model);
+    if (const std::string& model = p.what->trained_model; !model.empty()) models.try_emplace(same_file(model), model);
   std::vector<ModelLock> locks;
   if (world.rank() != 0) return locks;
-  for (const auto& model : models) locks.emplace_back(model);
+  for (const auto& [file, model] : models) locks.emplace_back(model);
   return locks;
 }
 
@@ -69,15 +69,15 @@ std::string model_of(const config::Record& command) {
 
 // A resumed run, and one that trains nothing and reads the model of an earlier run, append to the log: on all ranks or
 // on none.
-bool appends_to_log(const std::vector<Prepared>& actions, const config::CommandLine& line, const config::TopLevel& top,
+bool appends_to_log(const std::vector<Prepared>& actions, const config::CommandLine& line, bool append_log,
                     Communicator& world) {
-  std::int64_t appends = top.append_log;
+  std::int64_t appends = append_log;
   const bool trains = std::ranges::any_of(actions, [](const auto& p) { return !p.what->trained_model.empty(); });
   if (world.rank() == 0)
     for (const auto& p : actions) {
       const std::string model = trains ? p.what->trained_model : model_of(line.config.block(p.command));
-      const bool continues = trains ? p.what->make_mode : top.make_mode;
-      appends = appends || (continues && !model.empty() && earlier_run_left_files(model));
+      const bool from_scratch = trains && !p.what->make_mode;
+      appends = appends || (!from_scratch && !model.empty() && earlier_run_left_files(model));
     }
   world.broadcast(0, std::as_writable_bytes(std::span(&appends, 1)));
   return appends != 0;
@@ -216,7 +216,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     return nullptr;
   }
   if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
-  const bool append = appends_to_log(actions, line, top, world);
+  const bool append = appends_to_log(actions, line, top.append_log, world);
   if (!together(world, [&] { open_log(top, append, world.rank()); })) return refuse();
   log::line(version_text());
   if (const char* before = std::getenv(launcher::kStory)) log::line(fmt::format("trainer launch: {}", before));

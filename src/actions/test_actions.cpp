@@ -227,25 +227,39 @@ void compare_models(const ActionContext& context, const CvOptions& options, Read
                            largest[i] ? "max value" : "min err", best[i].value));
 }
 
+// `table`: the setting that asks for a confusion table, or null.
+void check_network(const ActionContext& context, const EvaluateOptions& options, const Reader* reader,
+                   const char* table) {
+  with_graph(context, options.model_path, [&](const graph::Graph& graph) {
+    auto unknown = unknown_nodes(context.command, "evalNodeNames", options.eval_node_names, graph);
+    const auto classes = table ? find_classification(graph) : std::nullopt;
+    if (table && !classes)
+      context.problem(
+          table, fmt::format("{}: the network has no ClassificationError or CrossEntropyWithSoftmax", table),
+          fmt::format("add errs = ClassificationError (labels, z) to evaluationNodes, or remove {}", table));
+    if (!unknown.empty()) throw ConfigError(std::move(unknown));
+    if (!reader) return;
+    const auto reported = nodes_to_report(graph, options.eval_node_names);
+    auto computed = reported;
+    if (!graph.criteria.empty()) computed.push_back(graph.criteria.front());
+    if (classes)
+      for (const std::size_t n : indices_of(graph, {classes->labels, classes->scores})) computed.push_back(n);
+    check_streams(context, *reader, graph, reported, computed);
+  });
+}
+
 // Null if something is wrong.
 std::shared_ptr<Reader> check_evaluation(const ActionContext& context, EvaluateOptions& options, const char* action,
-                                         bool exact) {
+                                         bool exact, const char* table) {
   options.eval_node_names = node_list(options.eval_node_names);
   check_compute_type(context, options.compute_type);
   auto reader = open_reader(context, "reader", action, static_cast<int>(options.trace_level));
-  check_model_to_read(context, options.model_path, exact);
-  check_node_names(context, "evalNodeNames", options.eval_node_names, options.model_path);
+  if (check_model_to_read(context, options.model_path, exact)) check_network(context, options, reader.get(), table);
   return reader;
 }
 
-void check_table(const ActionContext& context, const TestOptions& options) {
+void check_files(const ActionContext& context, const TestOptions& options) {
   if (!options.counts_classes()) return;
-  const char* const key = options.confusion_table ? "confusionTable" : "confusionFile";
-  with_graph(context, options.model_path, [&](const graph::Graph& graph) {
-    if (!find_classification(graph))
-      context.problem(key, fmt::format("{}: the network has no ClassificationError or CrossEntropyWithSoftmax", key),
-                      fmt::format("add errs = ClassificationError (labels, z) to evaluationNodes, or remove {}", key));
-  });
   if (!options.label_mapping_file.empty() && !file_exists(options.label_mapping_file))
     context.problem("labelMappingFile", fmt::format("there is no file '{}'", options.label_mapping_file),
                     "one name per line; relative paths start at the directory in which the trainer was started");
@@ -256,8 +270,9 @@ void check_table(const ActionContext& context, const TestOptions& options) {
 
 std::optional<Action> make_test(const ActionContext& context, TestOptions options) {
   options.model_path = model_to_read(context, options.model_path);
-  const auto reader = check_evaluation(context, options, "test", true);
-  check_table(context, options);
+  const char* const table = options.confusion_table ? "confusionTable" : "confusionFile";
+  const auto reader = check_evaluation(context, options, "test", true, options.counts_classes() ? table : nullptr);
+  check_files(context, options);
   if (!reader) return std::nullopt;
   return Action{.settings = fmt::format("  model      {}",
                                         options.model_path.empty() ? "from the network builder" : options.model_path),
@@ -270,7 +285,7 @@ std::optional<Action> make_test(const ActionContext& context, TestOptions option
 }
 
 std::optional<Action> make_cv(const ActionContext& context, CvOptions options) {
-  const auto reader = check_evaluation(context, options, "cv", false);
+  const auto reader = check_evaluation(context, options, "cv", false, nullptr);
   return Action{
       .settings = fmt::format("  models     {}.*", options.model_path),
       .run = [context = context.for_running(), options, reader] { compare_models(context, options, *reader); }};

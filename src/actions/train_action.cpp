@@ -136,20 +136,11 @@ void plan_trace(const ActionContext& context, Training& t) {
 }
 
 void bind_streams(const ActionContext& context, Network& network, const Reader& reader, const char* block) {
-  const SourcePos where = context.command.block(block).where();
-  std::vector<std::string> streams;
-  for (const auto& s : reader.streams()) streams.push_back(s.name);
-  for (const auto& input : network.inputs_for_training()) {
-    if (std::find(streams.begin(), streams.end(), input.name) != streams.end()) continue;
-    const std::string near = nearest(input.name, streams);
-    context.problem(where, fmt::format("the reader has no stream for the network's input '{}'", input.name),
-                    near.empty() ? fmt::format("the reader has: {}", fmt::join(streams, ", "))
-                                 : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near));
-  }
+  if (!check_streams(context, block, reader, network.inputs_for_training())) return;
   try {
     network.bind(reader.streams());
   } catch (const Error& e) {
-    context.problem(where, e.what(), {});
+    context.problem(context.command.block(block).where(), e.what(), {});
   }
 }
 
@@ -171,9 +162,8 @@ void check_model_path(const ActionContext& context, Training& t) {
                            "add modelPath = ...");
   const SourcePos where = given->where;
   if (t.model_path.empty()) return context.problem(where, "modelPath is empty", "write modelPath = \"models/net.dnn\"");
-  if (context.models_to_come) context.models_to_come->insert(t.model_path);
-  if (context.graphs_to_come && t.network)
-    (*context.graphs_to_come)[t.model_path] = std::make_shared<graph::Graph>(t.network->graph());
+  context.will_write(t.model_path);
+  if (t.network) context.will_write_network(t.model_path, t.network->graph());
   if (!t.network || t.world->rank() != 0) return;
   try {
     check_writable(t.model_path, view_model(*t.network).bytes());

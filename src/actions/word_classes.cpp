@@ -176,7 +176,7 @@ std::optional<Action> make_word_class_action(const ActionContext& context, WordC
     context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
   }
   if (absent || !up_to_date(options))
-    for (const auto& path : outputs_of(options)) context.models_to_come->insert(path);
+    for (const auto& path : outputs_of(options)) context.will_write(path);
   return Action{
       .settings = fmt::format("  text       {}\n  vocabulary {}", options.input_file, options.vocabulary_file),
       .run = [options] { run_word_classes(options); }};

@@ -292,6 +292,15 @@ void check_files(const ActionContext& context, const WriteOptions& options) {
     context.problem("outputPath", fmt::format("outputPath: {}", why), "name files that can be written");
 }
 
+void check_network(const ActionContext& context, const WriteOptions& options, const Reader* reader) {
+  with_graph(context, options.model_path, [&](const graph::Graph& graph) {
+    auto unknown = unknown_nodes(context.command, "outputNodeNames", options.output_node_names, graph);
+    if (!unknown.empty()) throw ConfigError(std::move(unknown));
+    const auto nodes = options.output_node_names.empty() ? graph.outputs : indices_of(graph, options.output_node_names);
+    if (reader) check_streams(context, *reader, graph, nodes_to_report(graph, {}), nodes);
+  });
+}
+
 std::optional<Action> make_write(const ActionContext& context, WriteOptions options) {
   options.model_path = model_to_read(context, options.model_path);
   options.output_node_names = node_list(options.output_node_names);
@@ -304,8 +313,7 @@ std::optional<Action> make_write(const ActionContext& context, WriteOptions opti
   else if (context.command.is_block("writer"))
     context.notice("the writer block has no effect: outputPath writes text");
   const std::shared_ptr<Reader> reader = open_reader(context, "reader", "write", static_cast<int>(options.trace_level));
-  check_model_to_read(context, options.model_path, true);
-  check_node_names(context, "outputNodeNames", options.output_node_names, options.model_path);
+  if (check_model_to_read(context, options.model_path, true)) check_network(context, options, reader.get());
   check_files(context, options);
   return Action{.settings = fmt::format(
                     "  model      {}\n  output     {}", name_of_model(options),

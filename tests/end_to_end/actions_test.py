@@ -179,6 +179,29 @@ class ActionsTest(support.TrainerTest):
         bad = self.run_trainer(['configFile=run.cntk', missing, 'command=Write', '--check'], expect=2)
         self.assertIn("there is no file 'no.txt'", bad.text)
 
+    def test_models_to_come_by_any_path(self):
+        """A command finds the model that the training before it writes, and takes no other file for it."""
+        absolute = self.directory.resolve() / 'models/model.dnn'
+        (self.directory / 'link').symlink_to('.')
+        train = ['configFile=run.cntk', 'command=Train:Test', 'Train=[SGD=[maxEpochs=2;keepBest=true]]', 'makeMode=false']
+        for path in ('./models/model.dnn', 'models/../models/model.dnn', 'link/models/model.dnn', absolute, 'models/model.dnn.1', './models/model.dnn.best'):
+            with self.subTest(path=path):
+                support.shutil.rmtree(self.directory / 'models', ignore_errors=True)
+                self.assertIn('Final Results', self.run_trainer([*train, f'Test=[modelPath="{path}"]']).text)
+        for trained, path in (('models/model', 'models/model.dnn'), ('models/model.dnn', 'models/model.dnn.old')):
+            with self.subTest(path=path):
+                support.shutil.rmtree(self.directory / 'models', ignore_errors=True)
+                text = self.run_trainer([*train, f'Train=[modelPath="{trained}"]', f'Test=[modelPath="{path}"]'], expect=2).text
+                self.assertIn(f"there is no model '{path}'", text)
+                self.assertFalse((self.directory / trained).exists())
+
+    def test_one_model_of_two_trainings(self):
+        """It is locked once, also if they spell its path differently."""
+        config = examples.config(epochs=3)
+        train = config[config.index('Train = ['):config.index('Test = [')]
+        self.write('run.cntk', config + train.replace('Train = [', 'Again = [ modelPath = "./models/model.dnn" ; makeMode = false', 1))
+        self.assertEqual(len(support.epochs(self.train('command=Train:Again').text)), 6)
+
     def test_dump_node(self):
         self.train()
         self.run_trainer(['configFile=run.cntk', 'Dump=[action=dumpNode;outputFile=nodes.txt]', 'command=Dump'])

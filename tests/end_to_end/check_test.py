@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--check: what it prints first, what memory it takes and says a run would take; the place of a labelDim that is too small; threads."""
+"""--check: what it prints first, what memory it takes and says a run would take; the place of a labelDim that is too small; threads; what a
+command needs that runs after a training."""
 import os
 import re
 import resource
@@ -17,6 +18,13 @@ def gigabytes(text):
     return float(number) * {'B': 1e-9, 'kB': 1e-6, 'MB': 1e-3, 'GB': 1, 'TB': 1e3}[unit]
 
 
+# A command that follows the training, and the streams that its network wants.
+LATER = '''
+Later = [ action = %s
+    %s
+    reader = [ readerType = CNTKTextFormatReader ; file = "train.ctf" ; input = [ %s ] ] ]
+'''
+FEATURES, LABELS = 'features = [ alias = x ; dim = 2 ; format = dense ]', 'labels = [ alias = y ; dim = 2 ; format = dense ]'
 # Meson has memory filled as it is taken, which makes pages of what is only counted.
 os.environ.pop('MALLOC_PERTURB_', None)
 
@@ -124,6 +132,56 @@ class CheckTest(support.TrainerTest):
         line = 1 + next(i for i, l in enumerate((self.directory / 'run.cntk').read_text().splitlines()) if 'alias = "y"' in l)
         self.assertRegex(text, rf'run\.cntk:{line}:\d+: error: dim = 2 is too small for the data, which need 5')
         self.assertIn('train.ctf:2:', text)
+
+    # --- a command after a training
+    def check_later(self, action, streams, network='', command='Train:Later', expect=2):
+        """The result of --check, and the pattern of an error at a key of that command."""
+        text = examples.config() + LATER % (action, network, streams)
+        self.write('later.cntk', text)
+        line = text[:text.index('reader', text.index('Later ='))].count('\n') + 1
+        return self.run_trainer(['--check', 'configFile=later.cntk', f'command={command}'], expect=expect).text, rf'later\.cntk:{line}:5: error: '
+
+    def test_streams_of_a_later_command(self):
+        for action in ('test', 'cv', 'write ; outputPath = values', 'bnstat'):
+            for streams, said, fix in (
+                    (f'X = [ alias = x ; dim = 2 ; format = dense ] ; {LABELS}', "the reader has no stream for the network's input 'features'", 'the reader has: X, labels'),
+                    (f'{FEATURES.replace("dim = 2", "dim = 3")} ; {LABELS}', "the reader's stream 'features' has dimension 3, but the network's input 'features' is \\[2\\]",
+                     'a reader that delivers 2 values, or a network with an input of 3')):
+                if action == 'bnstat' and 'no stream' in said:
+                    continue  # without batch normalisation it computes nothing
+                with self.subTest(action=action, streams=streams):
+                    text, place = self.check_later(action, streams)
+                    self.assertRegex(text, place + said)
+                    self.assertIn(f'fix: {fix}', text)
+        self.check_later('test', f'{FEATURES} ; {LABELS}', expect=0)
+
+    def test_streams_that_a_later_command_needs(self):
+        """The labels: for the criterion, but not for the scores."""
+        text, place = self.check_later('test', FEATURES)
+        self.assertRegex(text, place + "the reader has no stream for the network's input 'labels'")
+        self.check_later('write ; outputPath = values', FEATURES, expect=0)
+        self.run_trainer(['configFile=later.cntk', 'command=Train:Later'])
+        text, place = self.check_later('write ; outputPath = values', FEATURES, 'outputNodeNames = CrossEntropyWithSoftmax', command='Later')
+        self.assertRegex(text, place + "the reader has no stream for the network's input 'labels'")
+
+    def test_sparse_input_of_a_later_command(self):
+        network = 'BrainScriptNetworkBuilder = { features = SparseInput {2} ; z = LinearLayer {2} (features) ; outputNodes = (z) }'
+        text, place = self.check_later('write ; outputPath = values', FEATURES, network)
+        self.assertRegex(text, place + "the network's input 'features' is declared sparse, but the reader delivers it dense")
+        self.assertIn('fix: read it with format = "sparse"', text)
+
+    def test_description_of_a_later_command(self):
+        network = '''BrainScriptNetworkBuilder = { features = Input {2} ; labels = Input {2}
+        said = Print ('built once') ; W = ParameterTensor {2:2, value=4} ; z = W * features
+        errs = %s (labels, z) ; evaluationNodes = (errs) ; outputNodes = (z) }'''
+        for action in ('test', 'test ; evalNodeNames = errs ; confusionTable = true', 'write ; outputPath = values'):
+            with self.subTest(action=action):
+                text, _ = self.check_later(action, f'{FEATURES} ; {LABELS}', network % 'ClasificationError')
+                self.assertEqual(len(re.findall(r"error: 'ClasificationError' is not defined", text)), 1, text)
+                self.assertIn("fix: did you mean 'ClassificationError'?", text)
+                text, _ = self.check_later(action, f'{FEATURES} ; {LABELS}', network % 'ClassificationError', expect=0)
+                self.assertEqual(text.count(': note: built once'), 1, text)
+                self.assertEqual(text.count("warning: value= has no effect on the parameter 'W'"), 1, text)
 
     # --- threads
     def test_threads_of_the_environment(self):
