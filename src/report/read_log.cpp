@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a plain log, of this program or of CNTK: epochs, minibatch lines, and what each rank says of its time. The log
-// of rank 3 beside run.log is run.log.rank3, or run.logrank3.
+// of rank 3 beside run.log is run.log.rank3, or run.logrank3; beside run.logrank0 it is run.logrank3.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "base/pattern.h"
 #include "report/run_data.h"
@@ -71,7 +72,7 @@ class LogReading {
   }
 
   const std::string& command() { return run_.texts["command"]; }
-  void set_finished() { run_.finished = true; }
+  void set_finished(bool finished) { run_.finished = finished; }
 
   void line(const std::string& text) {
     static const Pattern epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
@@ -191,7 +192,8 @@ class LogReading {
       if (name == "auto") predicted(value);
     }
     if (const auto m = rising.search(text)) rising_.insert((*m)[1]);
-    if (text.ends_with("COMPLETED.") || text.ends_with("__COMPLETED__")) set_finished();
+    constexpr std::array ends{"COMPLETED.", "__COMPLETED__", "No further training is necessary."};
+    if (std::ranges::any_of(ends, [&](const char* end) { return text.ends_with(end); })) set_finished(true);
     undo(text, 0);
   }
 
@@ -207,15 +209,16 @@ class Commands {
 
   void begin_log() { at_ = running_ = ""; }
 
-  // Of the command that the line belongs to.
-  LogReading& of(const std::string& text) {
-    static const Pattern settings(R"(^(\S+), action \w+$)"), start(R"(# (\S+) command \(\w+ action\))");
+  // Of the command that the line of this rank belongs to.
+  LogReading& of(const std::string& text, std::size_t rank) {
+    static const Pattern settings(R"(^(\S+), action \w+$)"), start(R"(# (\S+) command \(([Tt]rain)?\w* action\))");
     if (text == "Effective settings:") begin_log();
     if (text.find(" action") == text.npos) return reading(at_);
     if (const auto m = settings.search(text)) at_ = (*m)[1];
     if (const auto m = start.search(text)) {
-      if (!running_.empty() && running_ != (*m)[1]) reading(running_).set_finished();
+      if (rank == 0 && !running_.empty()) reading(running_).set_finished(true);
       at_ = running_ = (*m)[1];
+      if (rank == 0 && !(*m)[2].empty()) reading(running_).set_finished(false);
     }
     return reading(at_);
   }
@@ -246,22 +249,40 @@ class Commands {
   std::deque<LogReading> readings_;
 };
 
+// With timestamping = true, lines begin with the time.
+std::string without_time(const std::string& line) {
+  constexpr std::string_view form = "00/00/0000 00:00:00: ";
+  if (line.size() < form.size()) return line;
+  for (std::size_t i = 0; i < form.size(); ++i)
+    if (form[i] == '0' ? line[i] < '0' || line[i] > '9' : line[i] != form[i]) return line;
+  return line.substr(form.size());
+}
+
+std::ifstream log_of_rank(const std::string& path, std::size_t rank) {
+  if (path.ends_with("rank0")) return std::ifstream(fmt::format("{}{}", path.substr(0, path.size() - 1), rank));
+  std::ifstream log(fmt::format("{}.rank{}", path, rank));
+  return log ? std::move(log) : std::ifstream(fmt::format("{}rank{}", path, rank));
+}
+
 }  // namespace
 
 std::vector<RunData> read_log(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw Error(fmt::format("report: '{}' cannot be read", path));
   Commands commands(path);
-  for (std::string line; std::getline(in, line);) commands.of(line).line(line);
+  for (std::string line; std::getline(in, line);) {
+    const std::string text = without_time(line);
+    commands.of(text, 0).line(text);
+  }
   for (std::size_t rank = 1;; ++rank) {
-    std::ifstream other(fmt::format("{}.rank{}", path, rank));
-    if (!other) other.open(fmt::format("{}rank{}", path, rank));
+    std::ifstream other = log_of_rank(path, rank);
     if (!other) break;
     commands.begin_log();
     for (std::string line; std::getline(other, line);) {
-      LogReading& reading = commands.of(line);
-      reading.times(line, rank);
-      reading.undo(line, rank);
+      const std::string text = without_time(line);
+      LogReading& reading = commands.of(text, rank);
+      reading.times(text, rank);
+      reading.undo(text, rank);
     }
   }
   return commands.finish();

@@ -63,5 +63,8 @@ struct RunWords {
 RunWords words_of(const Plan&, const Run&, int until);
 // Asks the trainer whether it uses the parameters of this run. Throws ConfigError with their places if it does not.
 void check_parameters(const Plan&, const Run&);
+// Throws ConfigError if a network description or an editing script names a file of the config that each run has for
+// itself: a file that this run would share with the others.
+void check_files(const Plan&, const Run&);
 
 }  // namespace tutti::sweep

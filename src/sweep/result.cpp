@@ -12,6 +12,7 @@
 
 #include "base/host.h"
 #include "base/pattern.h"
+#include "config/text.h"
 
 namespace tutti::sweep {
 namespace {
@@ -51,6 +52,15 @@ void note_end(const std::string& line, const std::string& command, LogResult& re
       result.ended_early[command] = std::atoi((*m)[2].c_str());
 }
 
+// The values of a line "Finished Epoch".
+void note_epoch(const Pattern::Match& m, std::vector<EpochResult>& epochs) {
+  const int number = std::atoi(m[1].c_str());
+  auto at = std::ranges::find_if(epochs, [&](const EpochResult& e) { return e.epoch == number; });
+  if (at == epochs.end()) at = epochs.insert(at, EpochResult{number, 0, {}, {}});
+  at->epochs = std::atoi(m[2].c_str());
+  (m[3] == "Training" ? at->training : at->validation) = values_in(m[4]);
+}
+
 void write_line(const std::string& path, const std::string& line) {
   write_file(path + ".tmp", [&](std::ostream& out) { out << line << "\n"; });
   std::filesystem::rename(path + ".tmp", path);
@@ -64,26 +74,26 @@ LogResult read_log(const std::string& path) {
   // AutoAdjust undoes the epochs after that of the model, whose name ends in the number.
   static const Pattern back(R"(Loading \(rolling back to\) previous model .*\.(\d+)\.\s*$)");
   static const Pattern heading(R"(^# (.+) command \(\w+ action\))");
+  static const Pattern settings(R"(^(\S+), action (\w+)$)");
   LogResult result;
+  std::map<std::string, std::vector<EpochResult>> epochs;  // by command
   std::string command;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (in.eof()) break;  // a line that is still being written
     if (const auto m = final.search(line)) result.test = values_in((*m)[1]);
     if (const auto m = back.search(line))
-      std::erase_if(result.epochs, [&](const EpochResult& e) { return e.epoch > std::atoi((*m)[1].c_str()); });
+      std::erase_if(epochs[command], [&](const EpochResult& e) { return e.epoch > std::atoi((*m)[1].c_str()); });
     if (line.starts_with("# "))
       if (const auto m = heading.search(line)) command = (*m)[1];
+    // The log lists all commands before the first one begins.
+    if (line.find(", action ") != line.npos)
+      if (const auto m = settings.search(line); m && config::to_lower((*m)[2]).starts_with("train"))
+        result.training = (*m)[1];
     note_end(line, command, result);
-    const auto m = epoch.search(line);
-    if (!m) continue;
-    result.ended_early.erase(command);
-    const int number = std::atoi((*m)[1].c_str());
-    auto at = std::ranges::find_if(result.epochs, [&](const EpochResult& e) { return e.epoch == number; });
-    if (at == result.epochs.end()) at = result.epochs.insert(at, EpochResult{number, 0, {}, {}});
-    at->epochs = std::atoi((*m)[2].c_str());
-    ((*m)[3] == "Training" ? at->training : at->validation) = values_in((*m)[4]);
+    if (const auto m = epoch.search(line)) result.ended_early.erase(command), note_epoch(*m, epochs[command]);
   }
+  result.epochs = std::move(epochs[result.training]);
   return result;
 }
 

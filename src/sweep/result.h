@@ -19,7 +19,9 @@ struct EpochResult {
   Values training, validation;
 };
 struct LogResult {
-  // Without those that AutoAdjust has undone. A resumed run's log may hold an epoch twice: the later one.
+  std::string training;  // the last of the commands that train
+  // Of that command, without those that AutoAdjust has undone. A resumed run's log may hold an epoch twice: the later
+  // one.
   std::vector<EpochResult> epochs;
   Values test;  // of the last "Final Results"
   // Commands whose training has ended before its last epoch or by patience, with their maxEpochs then.

@@ -239,8 +239,8 @@ bool is_done(const std::vector<Run>& runs, const Job& job) {
   if (const auto ended = read_ended(run)) return ended->code == kDone;
   if (job.until == 0) return false;
   const LogResult log = read_log(run.log());
-  return finished_epochs(log) >= job.until ||
-         std::ranges::any_of(log.ended_early, [&](const auto& e) { return e.second >= job.until; });
+  const auto early = log.ended_early.find(log.training);
+  return finished_epochs(log) >= job.until || (early != log.ended_early.end() && early->second >= job.until);
 }
 
 bool run_here(const Plan& plan, const std::vector<Run>& runs, const std::vector<Job>& jobs) {

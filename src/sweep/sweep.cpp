@@ -123,10 +123,9 @@ std::vector<Row> rows_of(const Plan& plan, const std::vector<Run>& runs) {
 }
 
 std::string state_of(const Row& row) {
-  const int epochs = finished_epochs(row.log);
   if (row.ended && row.ended->code == kDone) return "ended";
   if (row.ended) return fmt::format("failed ({})", row.ended->code);
-  return epochs > 0 ? "paused" : "-";
+  return row.log.training.empty() ? "-" : "paused";
 }
 
 // The table, best run first: on stdout, and as table.csv.
@@ -234,6 +233,7 @@ int carry_out(const Words& w) {
     return run_here(alone, runs, {{static_cast<std::size_t>(w.only), w.until}}) ? 0 : kPreempted;
   }
   check_parameters(plan, runs[0]);
+  check_files(plan, runs[0]);
   lock(plan);
   if (plan.method != Method::grid && runs.size() < static_cast<std::size_t>(plan.runs))
     std::fprintf(stderr, "sweep: %zu runs instead of %lld: there are no more different settings\n", runs.size(),

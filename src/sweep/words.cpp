@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "base/pattern.h"
 #include "config/command_line.h"
@@ -26,11 +28,14 @@ namespace fs = std::filesystem;
 // What the sweep itself keeps in the folder of a run.
 constexpr const char* own_files[] = {"command", "done", "ended", "log", "output", "seconds"};
 
+std::string normal(const std::string& path) { return fs::path(path).lexically_normal().string(); }
+
 // Different files of a config stay different in the folder of a run.
 class Places {
  public:
   explicit Places(std::string folder) : folder_(std::move(folder)) {}
-  std::string of(const std::string& path, const std::string& command) {
+  std::string of(const std::string& written, const std::string& command) {
+    const std::string path = normal(written);
     if (const auto known = places_.find(path); known != places_.end()) return known->second;
     std::string name = fs::path(path).filename().string();
     if (name.empty()) name = "model.dnn";
@@ -40,16 +45,14 @@ class Places {
       place = fmt::format("{}/{}.{}", folder_, command, name);
     return places_[path] = place;
   }
-  // Of a file that has a place; empty for others.
-  std::string exactly(const std::string& path) const {
-    const auto known = places_.find(path);
-    return known == places_.end() ? "" : known->second;
-  }
   // Of a file that has a place, or one of its epochs ("model.dnn.3"); empty for others.
-  std::string known(const std::string& path) const {
-    for (const auto& [from, to] : places_)
-      if (path == from || path.starts_with(from + ".")) return to + path.substr(from.size());
-    return {};
+  std::string known(const std::string& written) const {
+    const std::string path = normal(written);
+    if (const auto found = places_.find(path); found != places_.end()) return found->second;
+    const std::string epoch = fs::path(path).extension().string();  // ".3"
+    if (epoch.size() < 2 || epoch.find_first_not_of("0123456789", 1) != epoch.npos) return {};
+    const auto found = places_.find(path.substr(0, path.size() - epoch.size()));
+    return found == places_.end() ? "" : found->second + epoch;
   }
 
  private:
@@ -64,10 +67,60 @@ constexpr const char* files_of_some_actions[] = {"confusionFile",   "outputModel
 // Keys of readers for the files that writeWordAndClass writes.
 constexpr const char* lists_of_words[] = {"labelMappingFile", "token", "wordclass"};
 
+// A word alone may as well be the name of a node.
+bool is_path(const std::string& text) { return text.find_first_of("./") != text.npos; }
+
 bool trains(const config::Record& command) {
   const auto actions = command.strings("action");
   return actions.empty() ||
          std::ranges::any_of(actions, [](const std::string& a) { return config::to_lower(a).starts_with("train"); });
+}
+
+bool edits(const config::Record& command) {
+  return std::ranges::any_of(command.strings("action"),
+                             [](const std::string& a) { return config::equal_keys(a, "edit"); }) &&
+         !command.string("editPath", "").empty();
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+// A file that an editing script loads or writes.
+struct ScriptFile {
+  std::string path;
+  bool writes = false;
+  std::size_t line = 0;  // from 0
+};
+
+// Of a, "b", c=d the b: the last one that is no option.
+std::string last_argument(const std::string& arguments) {
+  constexpr const char* around = " \t\r\n\"";
+  std::string last;
+  std::istringstream in(arguments);
+  for (std::string a; std::getline(in, a, ',');)
+    if (const auto begin = a.find_first_not_of(around); begin != a.npos && a.find('=') == a.npos)
+      last = a.substr(begin, a.find_last_not_of(around) + 1 - begin);
+  return last;
+}
+
+// What a script says to load, save and dump, with its variables substituted.
+std::vector<ScriptFile> files_of_script(const std::string& script, const config::Record& command) {
+  static const Pattern variable(R"(\$(\w+)\$)"), last_word(R"((\w+)[ \t]*$)");
+  const std::string text = variable.replace(config::blank_comments(script),
+                                            [&](const Pattern::Match& m) { return command.string(m[1], m[0]); });
+  std::vector<ScriptFile> files;
+  for (std::size_t open = text.find('('); open != text.npos; open = text.find('(', open + 1)) {
+    const std::size_t begin = text.rfind('\n', open) + 1;  // of the line
+    const auto name = last_word.search(text.substr(begin, open - begin));
+    const std::string verb = name ? config::to_lower((*name)[1]).substr(0, 4) : "";
+    if (verb != "load" && verb != "save" && verb != "dump") continue;
+    const auto line = std::count(text.begin(), text.begin() + static_cast<long>(open), '\n');
+    const std::string path = last_argument(text.substr(open + 1, text.find(')', open) - open - 1));
+    files.push_back({path, verb != "load", static_cast<std::size_t>(line)});
+  }
+  return files;
 }
 
 // Where the command's SGD block stands. An SGD block inside the command would hide one that commands share.
@@ -97,8 +150,8 @@ void add_places_of_sgd(const config::Record& sgd, const std::string& name, std::
   for (const char* key : {"jsonl", "tensorBoard"}) add(sgd.block("metrics"), blocks, key);
 }
 
-// Settings that put the files of a command into the folder of the run.
-void add_places(const config::Record& command, const std::string& name, Places& places,
+// Settings that put the files of a command into the folder of the run. `directory`: where its paths begin.
+void add_places(const config::Record& command, const std::string& name, const fs::path& directory, Places& places,
                 std::vector<std::string>& words) {
   if (trains(command) && command.is_block("SGD"))
     add_places_of_sgd(command.block("SGD"), name, sgd_of(command, name), places, words);
@@ -113,11 +166,15 @@ void add_places(const config::Record& command, const std::string& name, Places& 
   for (const char* key : files_of_some_actions)
     if (command.has_own(key) && !command.string(key, "").empty())
       words.push_back(within({name}, key, places.of(command.string(key, ""), name)));
+  if (!edits(command)) return;
+  for (const ScriptFile& file : files_of_script(text_of(directory / command.string("editPath", "")), command))
+    if (file.writes) places.of(file.path, name);
 }
 
-// Readers find a list that a command writes in the folder of the run. `blocks`: where `level` stands.
-void add_readers(const config::Record& level, const std::vector<std::string>& blocks, const Places& places,
-                 std::vector<std::string>& words) {
+// Any other setting that names one of these files: readers find them in the folder of the run, and variables carry
+// them into network descriptions and scripts. `blocks`: where `level` stands.
+void add_settings(const config::Record& level, const std::vector<std::string>& blocks, const Places& places,
+                  std::vector<std::string>& words) {
   for (const std::string& key : level.keys()) {
     const auto is_key = [&](const char* k) { return config::equal_keys(k, key); };
     if (config::is_network_body(key)) continue;
@@ -125,10 +182,11 @@ void add_readers(const config::Record& level, const std::vector<std::string>& bl
       if (level.is_block(key)) {
         std::vector<std::string> inner = blocks;
         inner.push_back(key);
-        add_readers(level.block(key), inner, places, words);
-      } else if (std::ranges::any_of(lists_of_words, is_key)) {
-        const std::string place = places.exactly(level.string(key, ""));
-        if (!place.empty()) words.push_back(within(blocks, key, place));
+        add_settings(level.block(key), inner, places, words);
+      } else if (const std::string value = level.string(key, "");
+                 is_path(value) || std::ranges::any_of(lists_of_words, is_key)) {
+        const std::string place = places.known(value), setting = within(blocks, key, place);
+        if (!place.empty() && std::ranges::find(words, setting) == words.end()) words.push_back(setting);
       }
     } catch (const ConfigError&) {
       // no settings, as in a script, or a value that no command reads
@@ -143,9 +201,26 @@ std::string in_dots(std::string text) {
   return text;
 }
 
-}  // namespace
+// What a command line says, and where its paths begin.
+struct Parsed {
+  config::CommandLine line;
+  fs::path directory;
+};
+Parsed parse(const std::vector<std::string>& words) {
+  std::vector<const char*> argv{"trainer"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const fs::path here = fs::current_path();  // before currentDirectory= changes it
+  Parsed parsed{config::parse_command_line(static_cast<int>(argv.size()), argv.data()), fs::current_path()};
+  fs::current_path(here);
+  return parsed;
+}
 
-RunWords words_of(const Plan& plan, const Run& run, int until) {
+std::vector<std::string> commands_of(const config::Record& top) {
+  const auto commands = top.strings("command");
+  return commands.empty() ? std::vector<std::string>{"train"} : commands;
+}
+
+RunWords make_words(const Plan& plan, const Run& run, int until, Places& places) {
   RunWords result;
   std::vector<std::string>& words = result.words;
   for (const std::string& c : plan.configs) words.push_back("configFile=" + c);
@@ -153,24 +228,18 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
   for (const auto& [key, value] : run.values)
     words.push_back(
         config::nested_setting(key, value.find(':') == value.npos ? config::quoted_if_needed(value) : value));
-  std::vector<const char*> argv{"trainer"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  const fs::path here = fs::current_path();  // before currentDirectory= changes it
-  const config::CommandLine line = config::parse_command_line(static_cast<int>(argv.size()), argv.data());
-  fs::current_path(here);
-  Places places(run.folder);
+  const auto& [line, directory] = parse(words);
   for (const char* key : files_of_some_actions)
     if (!line.config.string(key, "").empty())
       words.push_back(within({}, key, places.of(line.config.string(key, ""), "all")));
-  std::vector<std::string> commands = line.config.strings("command");
-  if (commands.empty()) commands = {"train"};
+  std::vector<std::string> commands = commands_of(line.config);
   const auto ended = plan.method == Method::halving ? read_log(run.log()).ended_early : std::map<std::string, int>{};
   std::size_t to_last_training = 0;  // number of commands
   for (std::size_t k = 0; k < commands.size(); ++k) {
     const std::string& name = commands[k];
     if (!line.config.is_block(name)) continue;
     const config::Record command = line.config.block(name);
-    add_places(command, name, places, words);
+    add_places(command, name, directory, places, words);
     if (!trains(command)) continue;
     to_last_training = k + 1;
     const bool over = ended.contains(name);
@@ -179,7 +248,7 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
     words.push_back(within(sgd_of(command, name), "maxEpochs", std::to_string(limit)));
     if (!over) result.whole = false;
   }
-  add_readers(line.config, {}, places, words);
+  add_settings(line.config, {}, places, words);
   // As long as training goes on, nothing is tested.
   if (!result.whole) {
     commands.resize(to_last_training);
@@ -190,6 +259,55 @@ RunWords words_of(const Plan& plan, const Run& run, int until) {
     words.push_back(word);
   if (line.config.has("doneFile")) words.push_back(fmt::format("doneFile=\"{}/done\"", run.folder));
   return result;
+}
+
+[[noreturn]] void refuse_shared(SourcePos where, const std::string& path) {
+  throw ConfigError(
+      std::move(where), fmt::format("all runs of the sweep would share '{}'", path),
+      fmt::format("define modelFile = \"{}\" in the config and write \"$modelFile$\" here; the sweep sets the "
+                  "variable to the file of each run",
+                  path));
+}
+
+void check_network(const config::Value& body, const Places& places) {
+  static const Pattern text(R"--("([^"\n]*)"|'([^'\n]*)')--");
+  for (const Pattern::Match& m : text.search_all(body.text)) {
+    const std::string path = m[1] + m[2];
+    if (!is_path(path) || places.known(path).empty()) continue;
+    SourcePos where = body.where;
+    if (where.length == body.text.size()) where.offset += body.text.find(m[0]), where.length = m[0].size();
+    refuse_shared(where, path);
+  }
+}
+
+void check_script(const config::Record& command, const fs::path& directory, const Places& places) {
+  const std::string path = command.string("editPath", ""), text = text_of(directory / path);
+  for (const ScriptFile& file : files_of_script(text, command)) {
+    if (places.known(file.path).empty()) continue;
+    std::size_t begin = 0;
+    for (std::size_t line = 0; line < file.line; ++line) begin = text.find('\n', begin) + 1;
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    refuse_shared({std::make_shared<Source>(Source{path, text, nullptr}), begin, end - begin}, file.path);
+  }
+}
+
+}  // namespace
+
+RunWords words_of(const Plan& plan, const Run& run, int until) {
+  Places places(run.folder);
+  return make_words(plan, run, until, places);
+}
+
+void check_files(const Plan& plan, const Run& run) {
+  Places places(run.folder);
+  const auto& [line, directory] = parse(make_words(plan, run, 0, places).words);
+  for (const std::string& name : commands_of(line.config)) {
+    if (!line.config.is_block(name)) continue;
+    const config::Record command = line.config.block(name);
+    for (const char* key : {"BrainScriptNetworkBuilder", "ExperimentalNetworkBuilder"})
+      if (const auto body = command.find(key)) check_network(*body, places);
+    if (edits(command)) check_script(command, directory, places);
+  }
 }
 
 // Of --strict the errors about names of parameters count: `arguments` may hold more than a config uses. Any other

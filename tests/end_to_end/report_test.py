@@ -173,6 +173,38 @@ class ReportTest(support.TrainerTest):
         self.assertEqual([len(c) for c in page.figures['Waiting for other ranks']], [4, 4], text)
         self.assertEqual(sorted(len(c) for c in page.figures['CrossEntropyWithSoftmax']), [4, 24])
 
+    def test_a_log_with_times(self):
+        """Lines begin with the time, and the logs of ranks end in their numbers."""
+        self.train('run', 2, options='numMBsToShowResult=5', words=['stderr=run', 'timestamping=true'])
+        self.assertTrue((self.directory / 'run/run_Train.logrank1').exists())
+        self.assertIn(': 1 run\n', self.report('run').stdout)
+        page = self.page()
+        self.assertEqual([len(c) for c in page.figures['Waiting for other ranks']], [4, 4])
+        self.assertEqual(sorted(len(c) for c in page.figures['CrossEntropyWithSoftmax']), [4, 24])
+        self.assertNotIn('not finished', page.row('run_Train')[0])
+        self.assertRegex(page.row('ranks')[1], '^2 on 1 host')
+        for setting in ('processor', 'model', 'exchange'):
+            self.assertEqual(len(page.row(setting)), 2)
+
+    def test_a_training_is_finished_at_its_end(self):
+        """That of a log which restarts continue: the training itself, or the next command, or what says that there is nothing left to train."""
+        def banner(command):
+            return f'# {command} command (train action){" " * 40}#\n'
+        settings = 'Effective settings:\n  ranks      1 on 1 host\nA, action train\n  model      a.dnn\nB, action train\n  model      b.dnn\n'
+        one = CNTK_LOG.replace('COMPLETED.\n', '')
+        cut = '\n'.join(one.split('\n')[:4]) + '\n'
+        first = settings + banner('A') + one + banner('B') + cut
+        again = first + settings + banner('A')
+        nothing_left = again + 'Final model exists: a.dnn\nNo further training is necessary.\n'
+        whole = again + banner('B') + one + '__COMPLETED__\n'
+        for time in ('', '05/03/2016 10:12:03: '):
+            for log, finished in ((first, 'A'), (again, ''), (nothing_left, 'A'), (again + banner('B'), 'A'), (whole, 'AB'), (whole + settings + banner('A') + banner('B'), 'A')):
+                with self.subTest(time=time, lines=log.count('\n')):
+                    self.write('run.log', ''.join(f'{time}{line}\n' if line else '\n' for line in log.split('\n')))
+                    self.write('run.log.rank1', ''.join(f'{time}{line}\n' for line in (banner('A') + banner('B') + banner('A')).split('\n')))
+                    self.report('run.log')
+                    self.assertEqual(''.join(c for c in 'AB' if 'not finished' not in self.page().row(f'run.log: {c}')[0]), finished)
+
     def test_predicted_beside_achieved(self):
         """By the line of a plan for the run's method, bits and ranks, and by auto."""
         first = self.train('runs/onebit', 2, words=('stderr=log',))

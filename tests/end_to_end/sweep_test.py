@@ -44,6 +44,45 @@ Train = [
 ]
 '''
 
+# The second training begins with a layer of the first one, and a script copies the model that is tested.
+STAGES = '''
+command = Pre:Fine:Copy:Test
+numCPUThreads = 1
+preModel = "models/pre.dnn"
+reader = [
+    readerType = "CNTKTextFormatReader" ; file = "train.ctf"
+    input = [ features = [ alias = "x" ; dim = 2 ; format = "dense" ] ; labels = [ alias = "y" ; dim = 2 ; format = "dense" ] ]
+]
+Pre = [
+    action = "train" ; modelPath = "$preModel$"
+    SGD = [ maxEpochs = 3 ; minibatchSize = 16 ; learningRatesPerMB = 0.1 ]
+    BrainScriptNetworkBuilder = {
+        features = Input {2} ; labels = Input {2}
+        h  = DenseLayer {4, activation = Sigmoid} (features)
+        ce = CrossEntropyWithSoftmax (labels, LinearLayer {2} (h))
+        criterionNodes = (ce) ; outputNodes = (h)
+    }
+]
+Fine = [
+    action = "train" ; modelPath = "models/fine.dnn"
+    SGD = [ maxEpochs = 2 ; minibatchSize = 16 ; learningRatesPerMB = 0.5 ]
+    BrainScriptNetworkBuilder = {
+        net  = BS.Network.Load ("$preModel$")
+        body = BS.Network.CloneFunction (net.features, net.h, parameters = "constant")
+        features = Input {2} ; labels = Input {2}
+        z  = LinearLayer {2} (body (features))
+        ce = CrossEntropyWithSoftmax (labels, z)
+        criterionNodes = (ce) ; outputNodes = (z)
+    }
+]
+Copy = [ action = "edit" ; editPath = "copy.mel" ; from = "models/fine.dnn" ; to = "models/copy.dnn" ]
+Test = [ action = "test" ; modelPath = "models/copy.dnn" ]
+'''
+COPY = '''# of the model that is tested
+m = LoadModel ("$from$", format=cntk)
+SaveModel (m, "$to$", format=cntk)
+'''
+
 
 class SweepTest(support.TrainerTest):
     def setUp(self):
@@ -232,6 +271,73 @@ output: out%d
             self.assertEqual((folder / 'command').read_text().count(f'labelMappingFile="out/{row["run"]}/words"'), 2)
         self.assertFalse((self.directory / 'lists').exists(), 'runs write into their folders only')
 
+    def write_stages(self, config=STAGES, script=COPY):
+        self.write('stages.cntk', config)
+        self.write('copy.mel', script)
+
+    def test_two_trainings_are_compared_by_the_second(self):
+        """It has fewer epochs than the first one, which is the same in all runs."""
+        self.write_stages()
+        self.sweep('config: stages.cntk\narguments: [command=Pre:Fine]\nparameters: {Fine.SGD.learningRatesPerMB: [0.0001, 0.5, 0.01]}\noutput: out\n')
+        rows = self.table()
+        self.assertEqual([r['epochs'] for r in rows], ['2'] * 3)
+        values = []
+        for row in rows:
+            epochs = support.epochs((self.directory / 'out' / row['run'] / 'log').read_text())
+            self.assertEqual([e['epoch'] for e in epochs], [1, 2, 3, 1, 2])
+            values.append(epochs[-1]['ce'][0])
+            self.assertAlmostEqual(float(row['training.ce']), values[-1], places=5)
+        self.assertEqual(values, sorted(values))
+        self.assertLess(values[0], values[-1])
+
+    def test_a_round_of_halving_ends_with_its_last_training(self):
+        self.write_stages()
+        text = ('config: stages.cntk\nmethod: halving\nruns: 2\nepochs: {first: 1, factor: 2}\noutput: out\n'
+                'parameters: {Fine.SGD.learningRatesPerMB: [0.0001, 0.5]}\n')
+        self.sweep(text)
+        rows = self.table()
+        self.assertEqual([(r['Fine.SGD.learningRatesPerMB'], r['epochs'], r['state']) for r in rows], [('0.5', '2', 'ended'), ('0.0001', '1', 'paused')])
+        self.assertIn('2 of 2 runs were done before', self.sweep(text).stderr)
+        # As a kill leaves it between the trainings of the round.
+        folder = self.directory / 'out' / rows[1]['run']
+        log = (folder / 'log').read_text()
+        (folder / 'log').write_text(log[:log.index('# Fine command')])
+        for file in folder.glob('fine.dnn*'):
+            file.unlink()
+        self.assertIn(f'{folder.name} begins (to epoch 1)', self.sweep(text).stderr)
+        self.assertEqual(self.table()[1]['epochs'], '1')
+
+    def test_commands_find_the_files_of_earlier_ones(self):
+        """A network description and a script name them by variables. The model is that of a run alone."""
+        self.write_stages()
+        self.sweep('config: stages.cntk\noutput: out\nparameters: {Pre.SGD.learningRatesPerMB: [0.01, 2], Fine.SGD.learningRatesPerMB: [0.1, 1]}\n')
+        self.assertEqual([r['state'] for r in self.table()], ['ended'] * 4)
+        self.assertFalse((self.directory / 'models').exists(), 'runs write into their folders only')
+        for row in self.table():
+            words = [f'{name}=[SGD=[learningRatesPerMB={row[f"{name}.SGD.learningRatesPerMB"]}]]' for name in ('Pre', 'Fine')]
+            self.run_trainer(['configFile=stages.cntk', 'makeMode=false', *words])
+            for name in ('pre.dnn', 'fine.dnn', 'copy.dnn'):
+                self.assertTrue((self.directory / 'models' / name).read_bytes() == (self.directory / 'out' / row['run'] / name).read_bytes(), name)
+
+    def test_files_that_runs_would_share(self):
+        """Where a network description or a script names them as they are in the config, in another spelling, or one of their epochs."""
+        text = 'config: stages.cntk\nparameters: {Fine.SGD.learningRatesPerMB: [0.1, 1]}\noutput: out\n'
+        at = COPY.count('\n', 0, COPY.index('SaveModel')) + 1
+        in_config = STAGES.count('\n', 0, STAGES.index('BS.Network.Load')) + 1
+        for config, script, place, path in (
+                (STAGES.replace('Load ("$preModel$")', 'Load ("models/pre.dnn")'), COPY, f'stages.cntk:{in_config}:33', 'models/pre.dnn'),
+                (STAGES.replace('Load ("$preModel$")', 'Load ("models/pre.dnn.2")'), COPY, f'stages.cntk:{in_config}:33', 'models/pre.dnn.2'),
+                (STAGES.replace('Load ("$preModel$")', 'Load ("./models/pre.dnn")'), COPY, f'stages.cntk:{in_config}:33', './models/pre.dnn'),
+                (STAGES, COPY.replace('"$to$"', 'models/copy.dnn'), f'copy.mel:{at}:1', 'models/copy.dnn'),
+                (STAGES, COPY.replace('$from$', 'models/fine.dnn'), f'copy.mel:{at - 1}:1', 'models/fine.dnn')):
+            with self.subTest(place=place, path=path):
+                self.write_stages(config, script)
+                result = self.sweep(text, expect=2)
+                self.assertIn(place, result.stderr)
+                self.assertIn(f"error: all runs of the sweep would share '{path}'", result.stderr)
+                self.assertIn(f'fix: define modelFile = "{path}" in the config and write "$modelFile$" here', result.stderr)
+                self.assertEqual(list(self.directory.glob('out/run-*')), [])
+
     def test_a_failed_run_of_halving_is_tried_again(self):
         """Its data are there when the sweep is started again; it goes on as if it had never failed."""
         text = '''
@@ -252,8 +358,12 @@ output: out
 
     def test_files_that_all_runs_would_share(self):
         self.sweep('config: run.cntk\nparameters: {hidden: [3, 4]}\noutput: out\n'
-                   'arguments: ["Train=[SGD=[timeline=trace.json;metrics=[jsonl=run.jsonl]]]", "Test=[confusionTable=true;confusionFile=table]"]\n')
+                   'arguments: ["Train=[SGD=[timeline=trace.json;metrics=[jsonl=run.jsonl]]]", "Test=[confusionTable=true;confusionFile=table]", word=table, path=run.jsonl]\n')
         for row in self.table():
+            # Other settings follow, unless their value may be something else than a path.
+            command = (self.directory / 'out' / row['run'] / 'command').read_text().split('\n')
+            self.assertEqual([line for line in command if line.startswith(('word=', 'path='))],
+                             ['word=table', 'path=run.jsonl', f'path="out/{row["run"]}/run.jsonl"'])
             for name in ('trace.json', 'run.jsonl', 'table'):
                 self.assertTrue((self.directory / 'out' / row['run'] / name).exists(), name)
         self.assertFalse((self.directory / 'run.jsonl').exists())
