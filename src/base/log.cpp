@@ -155,13 +155,24 @@ void warning_of_rank(std::string_view text) {
   put(stderr, fmt::format("[rank {}] {}\n", rank, titled("Warning", text)));
 }
 
+namespace {
+
+// Whole fields, with two blanks between them, as many as fit.
+std::string_view fitting(std::string_view fields, std::size_t most) {
+  if (fields.size() <= most) return fields;
+  const auto end = fields.rfind("  ", most);
+  return fields.substr(0, end == fields.npos ? most : end);
+}
+
+}  // namespace
+
 void progress(std::string_view text) {
   const auto& [w, lock] = writer();
   if (!w.terminal.present() || w.settings.rank != 0) return;
   if (text.empty()) return w.clear_progress();
   if (w.on_terminal() && w.terminal.of_launcher() && seconds_since(w.last_line) < kThroughLauncher) return;
   const auto most = static_cast<std::size_t>(std::max(w.terminal.columns() - 1, 1));
-  w.terminal.write(fmt::format("\r{}\x1b[K", text.substr(0, most)));
+  w.terminal.write(fmt::format("\r{}\x1b[K", fitting(text, most)));
   w.progress_drawn = true;
 }
 

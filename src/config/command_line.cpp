@@ -328,7 +328,9 @@ std::string usage() {
   text += "       trainer sweep FILE.yaml   trains one config with many settings: trainer sweep --help\n";
   text +=
       "       trainer plan -n RANKS ... times every parallel method on these ranks and chooses: trainer plan --help\n";
-  text += "       trainer simulate ...      computes how fast other numbers of ranks and links are: simulate --help\n";
+  text +=
+      "       trainer simulate ...      computes how fast other numbers of ranks and links are: trainer simulate "
+      "--help\n";
   text += "       trainer diff A B          compares two configs, or a config with the settings of a model\n";
   text +=
       "       trainer completion SHELL  prints a script for bash, zsh or fish; trainer man prints the manual page\n";

@@ -101,9 +101,7 @@ int run(int argc, const char* const* argv) {
                 counted(Level::failure, "failure").c_str());
     return count(Level::failure) > 0 ? 2 : count(Level::warning) > 0 ? 1 : 0;
   } catch (const std::exception& e) {
-    std::string text = e.what();
-    if (text.starts_with("launch: ")) text.replace(0, 6, "doctor");
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", launch::in_words_of("doctor", e.what()).c_str());
     return kWrongConfiguration;
   }
 }

@@ -27,13 +27,21 @@ bool names_file(const std::string& key) {
   return std::ranges::any_of(keys, [&](const char* k) { return config::equal_keys(k, key); });
 }
 
+// The block of this key, or those of an array such as `deserializers`.
+std::vector<config::Record> blocks_of(const config::Record& block, const std::string& key) {
+  try {
+    return block.blocks(key);
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
 // Values that name an existing file, and values of keys that must name one.
-void add_files(const std::vector<config::Setting>& settings, std::vector<std::string>& files) {
-  for (const config::Setting& s : settings) {
-    if (s.block) {
-      add_files(s.members, files);
-      continue;
-    }
+void add_files(const config::Record& block, std::vector<std::string>& files) {
+  for (const config::Setting& s : config::written_settings(block)) {
+    const std::vector<config::Record> blocks = blocks_of(block, s.key);
+    for (const config::Record& inner : blocks) add_files(inner, files);
+    if (!blocks.empty()) continue;
     std::error_code ignored;
     const std::string value = unquoted(s.value);
     const fs::path path = fs::absolute(value, ignored);
@@ -42,6 +50,12 @@ void add_files(const std::vector<config::Setting>& settings, std::vector<std::st
         std::ranges::find(files, path.string()) == files.end())
       files.push_back(path.string());
   }
+}
+
+// As a training reads it: in SGD, or outside of it.
+std::string model_of(const config::Record& command) {
+  const std::string outside = command.string("modelPath", "");
+  return command.is_block("SGD") ? command.block("SGD").string("modelPath", outside) : outside;
 }
 
 void read_config(const std::vector<std::string>& words, Request& request) {
@@ -54,8 +68,8 @@ void read_config(const std::vector<std::string>& words, Request& request) {
     if (!line.config.is_block(name)) continue;
     const config::Record command = line.config.block(name);
     for (const char* key : {"reader", "cvReader"})
-      if (command.is_block(key)) add_files(config::written_settings(command.block(key)), request.data);
-    if (const std::string model = command.string("modelPath", ""); !model.empty() && request.output == ".")
+      if (command.is_block(key)) add_files(command.block(key), request.data);
+    if (const std::string model = model_of(command); !model.empty() && request.output == ".")
       request.output = fs::path(model).has_parent_path() ? fs::path(model).parent_path().string() : ".";
   }
 }
@@ -64,10 +78,7 @@ void read_config(const std::vector<std::string>& words, Request& request) {
 
 Request read_request(const std::vector<std::string>& words) {
   Request request;
-  std::vector<std::string> all = words;
-  all.emplace_back("doctor");  // there is always something to start
-  request.launch = launch::parse(all);
-  request.launch.arguments.pop_back();
+  request.launch = launch::parse_words(words);
   if (request.launch.help) return request;
   launch::refuse_restarts(request.launch);
   for (const std::string& word : request.launch.arguments)

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/shell_word.h"
 #include "comm/session.h"
 #include "launch/hosts.h"
 #include "launch/process.h"
@@ -22,15 +22,6 @@ std::string useless_interfaces() {
   std::string text;
   for (const std::string& name : bridges()) text += "," + name;
   return text.empty() ? text : "lo" + text;
-}
-
-bool is_quoted(char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && !std::strchr("_-+=./:,@%", c); }
-
-std::string quoted(const std::string& word) {
-  if (!word.empty() && std::none_of(word.begin(), word.end(), is_quoted)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 struct Line : MpiexecLine {
@@ -88,8 +79,8 @@ MpiexecLine mpiexec_line(const Options& o, int ranks, const std::vector<Host>& h
 
 std::string to_string(const MpiexecLine& line) {
   std::string text;
-  for (const auto& [name, value] : line.variables) text += fmt::format("{}={} ", name, quoted(value));
-  for (std::size_t i = 0; i < line.words.size(); ++i) text += fmt::format("{}{}", i ? " " : "", quoted(line.words[i]));
+  for (const auto& [name, value] : line.variables) text += fmt::format("{}={} ", name, shell_word(value));
+  for (std::size_t i = 0; i < line.words.size(); ++i) text += fmt::format("{}{}", i ? " " : "", shell_word(line.words[i]));
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/trimmed.h"
@@ -61,13 +62,15 @@ void read_slots(const std::string& word, const std::string& where, Host& host) {
   host.slots = number(where + ": slots", word.substr(6), 1, "lines such as 'node1 slots=4'");
 }
 
-// The words of a line, with "slots = 4" as one word.
+// The words of a line, with "slots = 4" and "node1 : 4" as one word.
 std::vector<std::string> words_of_line(const std::string& line) {
   std::stringstream in(line.substr(0, line.find('#')));
   std::vector<std::string> words;
   for (std::string word; in >> word;) {
-    const bool goes_on = word.starts_with('=') || (!words.empty() && words.back().ends_with('='));
-    if (goes_on && words.size() > 1)
+    const bool slots = words.size() > 1 && (word.starts_with('=') || words.back().ends_with('='));
+    const bool host =
+        words.size() == 1 && (word.starts_with(':') || (words[0].ends_with(':') && !words[0].ends_with("::")));  // IPv6
+    if (slots || host)
       words.back() += word;
     else
       words.push_back(word);
@@ -159,7 +162,7 @@ void refuse_restarts(const Options& o) {
       throw Error(fmt::format("launch: {} has no effect, as nothing is started again here\nfix: leave it out", word));
 }
 
-Options parse(const std::vector<std::string>& all, bool flags_of_trainer) {
+Options parse_words(const std::vector<std::string>& all, bool flags_of_trainer) {
   Options o;
   std::vector<std::string> flags;
   Words words(all);
@@ -200,9 +203,23 @@ Options parse(const std::vector<std::string>& all, bool flags_of_trainer) {
                             o.ranks, to_string(o.hosts), slots, slots));
   if (o.ranks == 0) o.ranks = slots;
   check_min_ranks(o);
+  return o;
+}
+
+Options parse(const std::vector<std::string>& all, bool flags_of_trainer) {
+  Options o = parse_words(all, flags_of_trainer);
   if (!o.help && o.answer.empty() && o.arguments.empty())
     throw Error("launch: there is nothing to start\nfix: trainer launch -n 4 configFile=FILE");
   return o;
+}
+
+std::string in_words_of(const std::string& command, std::string message) {
+  constexpr std::string_view launch = "launch: ", trainer_launch = "trainer launch";
+  if (!message.starts_with(launch)) return message;
+  message.replace(0, launch.size(), command + ": ");
+  for (auto at = message.find(trainer_launch); at != message.npos; at = message.find(trainer_launch))
+    message.replace(at, trainer_launch.size(), "trainer " + command);
+  return message;
 }
 
 void check_min_ranks(const Options& o) {

@@ -27,6 +27,10 @@ struct Options {
 
 // Throws Error with what is wrong and a fix. `words`: without "launch".
 Options parse(const std::vector<std::string>& words, bool flags_of_trainer = false);
+// The same where the trainer may have no words.
+Options parse_words(const std::vector<std::string>& words, bool flags_of_trainer = false);
+// The message of an Error for another command that takes the words of "trainer launch".
+std::string in_words_of(const std::string& command, std::string message);
 std::string usage();
 // The ranks of a run that names neither ranks nor hosts: one per task of the Slurm allocation, else `otherwise`.
 int default_ranks(int otherwise);

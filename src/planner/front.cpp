@@ -80,9 +80,7 @@ int run(int argc, const char* const* argv) {
       write_table(json, table);
     return code;
   } catch (const std::exception& e) {
-    std::string text = e.what();
-    if (text.starts_with("launch: ")) text.replace(0, 6, "plan");
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", launch::in_words_of("plan", e.what()).c_str());
     return kWrongConfiguration;
   }
 }

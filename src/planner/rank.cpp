@@ -53,10 +53,10 @@ void plan(const std::vector<std::string>& words, Communicator& world) {
   const actions::LinkFigures link{measured.latency, measured.bandwidth};
   if (world.rank() == 0)
     std::printf(
-        "%s on %d ranks of %d host%s: %zu weights, minibatches of %lld samples; a message takes %.0f us, and a rank "
+        "%s on %d rank%s of %d host%s: %zu weights, minibatches of %lld samples; a message takes %.0f us, and a rank "
         "sends %.1f MB/s while all send\n",
-        command.c_str(), world.size(), place.hosts, place.hosts == 1 ? "" : "s", trials.weights(),
-        static_cast<long long>(trials.minibatch()), link.latency * 1e6, link.bandwidth / 1e6);
+        command.c_str(), world.size(), world.size() == 1 ? "" : "s", place.hosts, place.hosts == 1 ? "" : "s",
+        trials.weights(), static_cast<long long>(trials.minibatch()), link.latency * 1e6, link.bandwidth / 1e6);
   double single = 0;
   std::vector<actions::Forecast> all;
   for (int round = 0; round < kRounds; ++round) {

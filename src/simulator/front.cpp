@@ -86,11 +86,7 @@ int run(int argc, const char* const* argv) {
   try {
     return simulate({argv, argv + argc});
   } catch (const std::exception& e) {
-    std::string text = e.what();
-    if (text.starts_with("launch: ")) text.replace(0, 6, "simulate");
-    for (auto at = text.find("trainer launch"); at != text.npos; at = text.find("trainer launch"))
-      text.replace(at, 14, "trainer simulate");
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", launch::in_words_of("simulate", e.what()).c_str());
     return kWrongConfiguration;
   }
 }

@@ -142,12 +142,12 @@ criterionNodes  = (ce)
 evaluationNodes = (errs)
 outputNodes     = (z))";
 
-std::string sgd_of(std::int64_t samples) {
+std::string sgd_of(std::int64_t samples, bool dropout) {
   const std::int64_t minibatch = samples < 2000 ? 16 : 64, epochs = epochs_for(5000, samples, minibatch);
   return fmt::format(
       "maxEpochs = {}\nminibatchSize = {}             # images of a step, over all ranks\ngradUpdateType = "
-      "\"adam\"\nlearningRatesPerMB = 0.001*{}:0.0003\ndropoutRate = 0.3",
-      epochs, minibatch, std::max<std::int64_t>(epochs * 2 / 3, 1));
+      "\"adam\"\nlearningRatesPerMB = 0.001*{}:0.0003{}",
+      epochs, minibatch, std::max<std::int64_t>(epochs * 2 / 3, 1), dropout ? "\ndropoutRate = 0.3" : "");
 }
 
 // ---- images
@@ -354,7 +354,7 @@ Starter look_at_idx(const Request& request) {
                                                         {"CLASSES", std::to_string(classes)},
                                                         {"SCALED", "features"},
                                                         {"DIM", std::to_string(dim)}});
-  s.sgd = sgd_of(samples);
+  s.sgd = sgd_of(samples, picture);
   s.train_reader = reader(train);
   if (!test.images.empty()) s.test_reader = reader(test);
   return s;
@@ -379,7 +379,7 @@ Starter look_at_images(const Request& request) {
                              {"CHANNELS", std::to_string(size.channels)},
                              {"CLASSES", std::to_string(set.classes)},
                              {"SCALED", "(features - Constant {128}) .* Constant {0.0156}    # pixels are 0 to 255"}});
-  s.sgd = sgd_of(set.images);
+  s.sgd = sgd_of(set.images, true);
   s.train_reader = image_reader(request.train, size, set.classes, true);
   if (!request.test.empty()) {
     const ImageSet test = look_into(request.test);

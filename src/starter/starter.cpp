@@ -11,6 +11,7 @@
 
 #include "base/exit_codes.h"
 #include "base/host.h"
+#include "base/shell_word.h"
 #include "base/trimmed.h"
 #include "base/utf8.h"
 #include "starter/kinds.h"
@@ -35,9 +36,9 @@ constexpr const char* kUsage =
 constexpr const char* kConfig = R"(# @FILE@: made by 'trainer new @KIND@' from @DATA@
 # @FOUND@.
 #
-#   trainer configFile=@FILE@                    # one process
-#   trainer launch -n 4 configFile=@FILE@        # four ranks, which share the data
-#   trainer --check configFile=@FILE@            # shows what would be done
+#   trainer @CONFIG@                    # one process
+#   trainer launch -n 4 @CONFIG@        # four ranks, which share the data
+#   trainer --check @CONFIG@            # shows what would be done
 #
 # Any setting may be overridden on the command line: 'Train=[SGD=[maxEpochs=3]]'. 'trainer help SGD' explains keys.
 command    = @COMMANDS@
@@ -156,6 +157,7 @@ std::string text_of(const Words& w, const Starter& s) {
   const std::string file = w.request.name + ".cntk";
   const bool tested = !s.test_reader.empty();
   std::map<std::string, std::string> values{{"FILE", file},
+                                            {"CONFIG", shell_word("configFile=" + file)},
                                             {"KIND", w.kind},
                                             {"DATA", w.request.train},
                                             {"FOUND", s.found},
@@ -188,7 +190,7 @@ int make(const Words& w) {
     write_file(path, [&](std::ostream& out) { out << text; });
     fmt::print("{} is written\n", path);
   }
-  fmt::print("{}\nnext: trainer configFile={}.cntk\n", s.found, w.request.name);
+  fmt::print("{}\nnext: trainer {}\n", s.found, shell_word(fmt::format("configFile={}.cntk", w.request.name)));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -73,6 +74,8 @@ struct Stream {
   std::int64_t dim_line = 0;  // where a sample has so many values first
   bool one_hot = true;        // every sample has a single 1
   bool numbers = false;       // something else than 0 and 1
+  std::string word = {};      // the first value that is no number
+  std::int64_t word_line = 0;
 };
 
 struct SequenceFile {
@@ -86,9 +89,10 @@ struct SequenceFile {
   bool once_per_sequence(const Stream& x, const Stream& y) const { return y.samples < lines && x.samples > y.samples; }
 };
 
-void read_sample(std::string_view text, Stream& s) {
+void read_sample(std::string_view text, std::int64_t line, Stream& s) {
   std::int64_t count = 0, ones = 0, others = 0;
-  each_word(text, [&](std::string_view word) {
+  each_word(text, [&](std::string_view whole) {
+    std::string_view word = whole;
     const auto colon = word.find(':');
     double index = 0, value = 0;
     if (colon != word.npos && as_number(word.substr(0, colon), index)) {
@@ -96,7 +100,10 @@ void read_sample(std::string_view text, Stream& s) {
       s.dim = std::max(s.dim, static_cast<std::int64_t>(index) + 1);
       word = word.substr(colon + 1);
     }
-    if (!as_number(word, value)) return;
+    if (!as_number(word, value)) {
+      if (s.word_line == 0) s.word = whole, s.word_line = line;
+      return;
+    }
     ++count;
     ones += value == 1, others += value != 0 && value != 1;
   });
@@ -106,11 +113,19 @@ void read_sample(std::string_view text, Stream& s) {
   ++s.samples;
 }
 
+bool ends_with_newline(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(-1, std::ios::end);
+  return in.get() == '\n';
+}
+
 SequenceFile read_ctf(const std::string& path) {
   SequenceFile file;
   std::string last;
+  std::int64_t last_line = 0;  // 0 if it is blank
   each_line(path, [&](std::string_view line, std::int64_t number) {
-    if (trimmed(line).empty()) return;
+    last_line = trimmed(line).empty() ? 0 : number;
+    if (last_line == 0) return;
     const auto bar = line.find('|');
     if (bar == line.npos)
       throw Error(
@@ -131,10 +146,12 @@ SequenceFile read_ctf(const std::string& path) {
       if (known == file.streams.size()) file.streams.push_back(Stream{name});
       Stream& stream = file.streams[known];
       const std::int64_t dim = stream.dim;
-      read_sample(part.substr(blank), stream);
+      read_sample(part.substr(blank), number, stream);
       if (stream.dim > dim) stream.dim_line = number;
     }
   });
+  if (last_line > 0 && !ends_with_newline(path))
+    fail_at(path, last_line, "the last line has no newline; the file may be cut off", "add a newline at its end");
   if (file.streams.size() < 2)
     throw Error(
         fmt::format("{}:1: error: {} stream{}, and features and labels are needed\nfix: write 'ID |x 0.1 0.2 |y 3:1'",
@@ -202,6 +219,12 @@ std::size_t find_label(const SequenceFile& file, const Request& request) {
   return label;
 }
 
+void check_numbers(const Stream& s, const std::string& path) {
+  if (s.word_line > 0)
+    fail_at(path, s.word_line, fmt::format("'{}' of |{} is not a number", s.word, s.name),
+            "write labels as numbers, one-hot or index:1");
+}
+
 // Test data must have the streams of the training data; of sparse ones, the larger dimension of both is taken.
 void adopt_test(const Request& request, const SequenceFile& train, Stream& x, Stream& y) {
   const SequenceFile test = read_ctf(request.test);
@@ -211,6 +234,7 @@ void adopt_test(const Request& request, const SequenceFile& train, Stream& x, St
       fail_at(request.test, 1, fmt::format("there is no stream '{}', as in '{}'", of_train->name, request.train),
               "give both files the same streams");
     const Stream& s = test.streams[at];
+    check_numbers(s, request.test);
     const auto form = [](const Stream& f) {
       return fmt::format("{} values ({})", f.dim, f.sparse ? "sparse" : "dense");
     };
@@ -292,6 +316,7 @@ Starter look_at_sequences(const Request& request) {
   const SequenceFile file = read_ctf(request.train);
   const std::size_t label = find_label(file, request);
   Stream y = file.streams[label], x = file.streams[label == 0 ? 1 : 0];
+  for (const Stream* s : {&x, &y}) check_numbers(*s, request.train);
   const bool per_sequence = file.once_per_sequence(x, y);
   if (!request.test.empty()) adopt_test(request, file, x, y);
   const bool classes = y.one_hot && y.dim > 1;

@@ -82,6 +82,11 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 std::optional<ResumePoint> find_epoch(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs,
                                       Communicator&, std::vector<std::string>& warnings);
 
+// Whether the files of a point that was found are still there and intact. Collective.
+bool is_readable(const ResumePoint&, Communicator&);
+// Says that there is nothing to do at a finished point, and what would continue its training.
+void log_finished(const ResumePoint&, const std::string& model_path);
+
 // Whether there are files of an earlier run, intact or not. Rank 0.
 bool earlier_run_left_files(const std::string& model_path);
 // A run from scratch would write among the files of an unfinished run of more epochs: throws Error. Rank 0.

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/memory.h"
-#include "cntk/model.h"
 #include "optim/optimizer_options.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_parts.h"
@@ -163,16 +162,20 @@ std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
   return sizes;
 }
 
-// Runs a part of resuming; its errors say what can be done.
+// Runs a part of resuming, which fails on all ranks or on none; its errors say what can be done. The files were intact
+// when the point was found: if they still are, the configuration is not that of the earlier run. Collective.
 template <class Part>
-auto or_else(const std::string& other_way, Part part) {
+auto or_else(const std::string& other_way, const ResumePoint& point, Communicator& world, Part part) {
   try {
     return part();
+  } catch (const CodedError&) {
+    throw;
   } catch (const Error& e) {
-    throw Error(fmt::format(
-        "this run cannot go on from an earlier one: {}\nfix: {}; or makeMode = false to start from scratch, which "
-        "replaces the earlier run's files; or another modelPath to keep them",
-        e.what(), other_way));
+    throw CodedError(is_readable(point, world) ? kWrongConfiguration : kFailed,
+                     fmt::format("this run cannot go on from an earlier one: {}\nfix: {}; or makeMode = false to start "
+                                 "from scratch, which replaces the earlier run's files; or another modelPath to keep "
+                                 "them",
+                                 e.what(), other_way));
   }
 }
 
@@ -185,7 +188,8 @@ void forget_listed_settings(Training& t) {
 
 void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
-  or_else("give the network the layers and sizes that it had", [&] { load_model(point, model.view, *t.world); });
+  or_else("give the network the layers and sizes that it had", point, *t.world,
+          [&] { load_model(point, model.view, *t.world); });
   model.scatter();
   if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())
@@ -194,7 +198,7 @@ void load(Training& t, const ResumePoint& point) {
       fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
                   "epoch's model with a fresh optimizer",
                   point.checkpoint),
-      [&] {
+      point, *t.world, [&] {
         return load_state(
             point, [&](Archive& a) { archive_optimizer(t, &a, true), archive_average(t, &a, true); }, *t.world);
       });
@@ -214,27 +218,6 @@ std::int64_t samples_of(const ResumePoint& point, Communicator& world) {
             [&] { samples = ContainerReader(point.checkpoint, "checkpoint").integer("state/samples in epoch"); });
   world.broadcast(0, writable_bytes(samples));
   return samples;
-}
-
-void log_finished(const Training& t, const ResumePoint& point) {
-  log::line(fmt::format("Final model exists: {}", t.model_path));
-  if (point.ended_early > 0)
-    log::line(fmt::format("Its training ended early, after {} of {} epochs.", point.epoch, point.ended_early));
-  log::line("No further training is necessary.");
-  if (cntk::is_model(t.model_path) && last_model_epoch(t.model_path) < 0)
-    log::line(
-        fmt::format("To continue training: CNTK's files do not say how many epochs were trained. Rename '{0}' to "
-                    "{0}.<epochs> (and '{0}.ckp' to {0}.<epochs>.ckp), and raise maxEpochs above that number.",
-                    t.model_path));
-  else if (point.checkpoint.empty())
-    log::line(
-        fmt::format("To continue training: '{}' is missing, so the number of trained epochs is unknown. Remove '{}' to "
-                    "continue from the newest numbered model, or set makeMode = false to start from scratch.",
-                    checkpoint_name(t.model_path), t.model_path));
-  else
-    log::line(fmt::format(
-        "To continue training from this model, raise maxEpochs above {}. makeMode = false starts from scratch.",
-        std::max(point.epoch, point.ended_early)));
 }
 
 }  // namespace
@@ -257,7 +240,7 @@ Start resume(Training& t) {
         fmt::format("'{}' has the {} epochs of maxEpochs: it becomes the final model.", point->model, point->epoch));
     point = copy_model(*point, t.model_path, *t.world);
   }
-  if (point->finished) return log_finished(t, *point), Start::finished;
+  if (point->finished) return log_finished(*point, t.model_path), Start::finished;
   if (point->model == t.model_path) {
     point = copy_model(*point, numbered_model_name(t.model_path, point->epoch), *t.world);
     log::line(fmt::format("The final model '{}' has {} epochs and maxEpochs is now {}: training continues from it.",

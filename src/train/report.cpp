@@ -27,6 +27,12 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
+// "ce = 0.56111", short, for the progress line.
+std::string short_result(const NodeResult& r, double average) {
+  return is_error_rate(r) ? fmt::format("{} = {:.5g}%", r.name, 100 * average)
+                          : fmt::format("{} = {:.5g}", r.name, average);
+}
+
 }  // namespace
 
 bool is_error_rate(const NodeResult& r) {
@@ -168,22 +174,22 @@ bool Report::progress_due() const {
   return log::shows_progress() && seconds_since(progress_shown_) >= kProgressSeconds;
 }
 
-// "epoch 2/10  45%  ce = 0.56111070 * 40000  12345 samples/s  waits 3.2%  ETA 0:01:23", the results since the epoch
-// began. `waits`: the share of the time in which this rank waited for the exchange with others.
+// "epoch 2/10  45%  ETA 0:01:23  ce = 0.56111  12345 samples/s  waits 3.2%", the result since the epoch began. `waits`:
+// the share of the time in which this rank waited for the exchange with others. A narrow terminal lacks the last ones.
 void Report::progress_line(const EpochTimes& times) {
   progress_shown_ = Clock::now();
   const double rate = static_cast<double>(samples_here_) / std::max(seconds_since(epoch_start_), 1e-9);
   std::string text = fmt::format("epoch {}/{}", at_.epoch, at_.epochs);
-  if (at_.samples > 0)
-    text += fmt::format("  {:.0f}%", 100.0 * static_cast<double>(samples_done_) / static_cast<double>(at_.samples));
-  if (epoch_.criterion_count > 0) text += "  " + format_result(names_[0], epoch_.criterion, epoch_.criterion_count);
+  if (at_.samples > 0) {
+    const std::int64_t left = at_.samples * (at_.epochs - at_.epoch + 1) - samples_done_;
+    text +=
+        fmt::format("  {:.0f}%  ETA {}", 100.0 * static_cast<double>(samples_done_) / static_cast<double>(at_.samples),
+                    duration(static_cast<double>(left) / std::max(rate, 1e-9)));
+  }
+  if (epoch_.criterion_count > 0) text += "  " + short_result(names_[0], epoch_.criterion / epoch_.criterion_count);
   text += fmt::format("  {:.0f} samples/s", rate);
   if (times.exchange.exchanges > 0)
     text += fmt::format("  waits {:.1f}%", 100 * times.exchange.wait / std::max(times.total, 1e-9));
-  if (at_.samples > 0) {
-    const std::int64_t left = at_.samples * (at_.epochs - at_.epoch + 1) - samples_done_;
-    text += fmt::format("  ETA {}", duration(static_cast<double>(left) / std::max(rate, 1e-9)));
-  }
   log::progress(text);
 }
 

@@ -15,6 +15,7 @@
 #include "train/container.h"
 #include "train/file.h"
 #include "tutti/error.h"
+#include "tutti/log.h"
 
 namespace tutti {
 
@@ -231,6 +232,42 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 std::optional<ResumePoint> find_epoch(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs,
                                       Communicator& comm, std::vector<std::string>& warnings) {
   return find_on_rank_0(comm, [&] { return Search(model_path, max_epochs, warnings).only(epoch); });
+}
+
+bool is_readable(const ResumePoint& point, Communicator& comm) {
+  std::uint8_t readable = 1;
+  if (comm.rank() == 0) {
+    try {
+      if (!cntk::is_model(point.model)) ContainerReader(point.model, point.model_kind());
+      if (!point.checkpoint.empty() && !cntk::is_checkpoint(point.checkpoint))
+        ContainerReader(point.checkpoint, "checkpoint");
+    } catch (const Error&) {
+      readable = 0;
+    }
+  }
+  comm.broadcast(0, writable_bytes(readable));
+  return readable != 0;
+}
+
+void log_finished(const ResumePoint& point, const std::string& model_path) {
+  log::line(fmt::format("Final model exists: {}", model_path));
+  if (point.ended_early > 0)
+    log::line(fmt::format("Its training ended early, after {} of {} epochs.", point.epoch, point.ended_early));
+  log::line("No further training is necessary.");
+  if (cntk::is_model(model_path) && last_model_epoch(model_path) < 0)
+    log::line(
+        fmt::format("To continue training: CNTK's files do not say how many epochs were trained. Rename '{0}' to "
+                    "{0}.<epochs> (and '{0}.ckp' to {0}.<epochs>.ckp), and raise maxEpochs above that number.",
+                    model_path));
+  else if (point.checkpoint.empty())
+    log::line(
+        fmt::format("To continue training: '{}' is missing, so the number of trained epochs is unknown. Remove '{}' to "
+                    "continue from the newest numbered model, or set makeMode = false to start from scratch.",
+                    checkpoint_name(model_path), model_path));
+  else
+    log::line(fmt::format(
+        "To continue training from this model, raise maxEpochs above {}. makeMode = false starts from scratch.",
+        std::max(point.epoch, point.ended_early)));
 }
 
 bool earlier_run_left_files(const std::string& model_path) {

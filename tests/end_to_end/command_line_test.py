@@ -64,7 +64,7 @@ class CommandLineTest(support.TrainerTest):
 
     def test_help_names_flags_and_blocks(self):
         text = self.run_trainer(['--help']).text
-        for word in ('configFile=', '--check', '--dump-config', '--version', 'help='):
+        for word in ('configFile=', '--check', '--dump-config', '--version', 'help=', 'trainer simulate --help'):
             self.assertIn(word, text)
 
     def test_help_of_a_block(self):
@@ -190,6 +190,19 @@ class CommandLineTest(support.TrainerTest):
         for line in lines[begin:]:
             self.assertRegex(line, r'^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d: ')
         self.assertTrue(lines[-1].endswith('__COMPLETED__'), lines[-1])
+
+    def test_a_test_adds_to_the_log_of_the_training(self):
+        for make_mode in ('true', 'false'):
+            words = ['configFile=run.cntk', f'modelPath={make_mode}/m', f'stderr={make_mode}/log', f'makeMode={make_mode}']
+            for command in ('Train', 'Test'):
+                self.run_trainer([*words, f'command={command}'])
+            log = (self.directory / make_mode / 'log').read_text()
+            self.assertEqual(len(support.epochs(log)), 2)
+            self.assertTrue(support.final_results(log))
+        self.run_trainer([*words, 'command=Train'])
+        log = (self.directory / make_mode / 'log').read_text()
+        self.assertEqual(len(support.epochs(log)), 2, 'a training from scratch begins the log anew')
+        self.assertNotIn('Test command', log)
 
     def test_action_banner(self):
         text = self.run_trainer(['configFile=run.cntk', 'command=Train:Test']).text

@@ -62,6 +62,7 @@ class DoctorTest(DoctorBase):
         self.assertEqual(code, 1 if re.search(r'(?m)^warning ', text) else 0, text)
         self.doctor('-n', '64', '--hosts', 'localhost:2', expect=(2,))
         self.assertIn("there is no '--host'", self.doctor('--host', 'a', expect=(2,)))
+        self.assertIn('doctor: -n needs a value\nfix: trainer doctor --help', self.doctor('-n', expect=(2,)))
         self.assertIn('usage: trainer doctor', self.doctor('--help', expect=(0,)))
         self.assertIn("'no.cntk'", self.doctor('configFile=no.cntk', expect=(2,)))
 
@@ -101,6 +102,16 @@ class DoctorTest(DoctorBase):
     def test_the_output_folder(self):
         self.write('file', '')
         text = self.doctor('configFile=run.cntk', 'modelPath=file/m.dnn', expect=(2,))
+        self.assertIn('cannot be written', self.line(text, 'output folder', 'failure'))
+
+    def test_a_config_with_deserializers(self):
+        """Files in an array of blocks, and a modelPath in SGD."""
+        self.write('file', '')
+        self.write('composite.cntk', 'command = Train\nTrain = [ SGD = [ modelPath = "file/m.dnn" ]\n'
+                   'reader = [ deserializers = ( [ file = "train.ctf" ] : [ input = [ x = [ transforms = ([ meanFile = "gone.xml" ]) ] ] ] ) ] ]\n')
+        text = self.doctor('configFile=composite.cntk', expect=(2,))
+        self.assertIn('gone.xml', self.line(text, 'data', 'failure'))
+        self.assertIn('1 file of the readers', self.line(text, 'data', 'ok'))
         self.assertIn('cannot be written', self.line(text, 'output folder', 'failure'))
 
     @unittest.skipUnless(private_mounts_allowed(), 'mount namespaces are not allowed here')

@@ -41,7 +41,7 @@ class EndingTest(support.TrainerTest):
             (self.directory / 'models' / name).unlink()
         for ranks in (1, 2, 3):
             with self.subTest(ranks=ranks):
-                result = self.ends(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], ranks, 1, '^fix: ')
+                result = self.ends(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], ranks, 2, '^fix: ')
                 self.assertEqual(result.text.count('cannot go on from an earlier one'), 1, str(result))
 
     def test_a_failure_of_one_rank(self):
@@ -59,12 +59,12 @@ class EndingTest(support.TrainerTest):
         models = self.directory / 'models'
         for name in ('model.dnn', 'model.dnn.ckp'):
             (models / name).unlink()
-        network = self.run_trainer(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], expect=1).text
+        network = self.run_trainer(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], expect=2).text
         self.assertRegex(network, r"this run cannot go on from an earlier one: 'models/model\.dnn\.1' holds 'B0' as \[8 x 1\], the network has \[9 x 1\]")
         self.assertIn('fix: give the network the layers and sizes that it had; or makeMode = false', network)
         self.assertIn('another modelPath', network)
         adam = ['configFile=run.cntk', 'Train=[SGD=[gradUpdateType=adam]]']
-        optimizer = self.run_trainer(adam, expect=1).text
+        optimizer = self.run_trainer(adam, expect=2).text
         self.assertIn('gradUpdateType = none, this run has adam', optimizer)
         self.assertIn("or remove 'models/model.dnn.1.ckp' to go on from the last epoch's model with a fresh optimizer; or makeMode = false", optimizer)
         (models / 'model.dnn.1.ckp').unlink()

@@ -50,6 +50,9 @@ class HelpTest(support.TrainerTest):
             self.assertNotIn(f'  Train=[{key}=', text)
         self.assertIn('  Train=[makeMode=...]\n', self.help('help=makeMode'))
 
+    def test_second_names_of_actions(self):
+        self.assertTrue(self.help('help=eval').startswith(self.help('help=test').rstrip()))
+
     def test_list_of_everything(self):
         text = self.help('help=list')
         for word in ('SGD', 'EASGD', 'ImageReader', 'DenseLayer', 'BS.Boolean.Not', 'CrossEntropyWithSoftmax', 'gradientBits', 'maxEpochs', 'deviceId'):

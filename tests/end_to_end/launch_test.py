@@ -139,6 +139,14 @@ class LaunchTest(LaunchedTest):
         self.assertEqual(result.text.count('attempt 1 on 2 ranks'), 2)
         self.assertNotIn('attempt 2', result.text)
 
+    def test_a_changed_optimizer_is_a_mistake(self):
+        arguments, _ = self.prepare('adam')
+        self.assertEqual(self.launch(['-n', 2], arguments).wait().code, 0)
+        result = self.launch(['-n', 2, '--restarts', 5], [*arguments, 'Train=[SGD=[maxEpochs=12;gradUpdateType=adam]]']).wait()
+        self.assertEqual(result.code, 2, str(result))
+        self.assertIn('this run cannot go on from an earlier one', result.text)
+        self.assertNotIn('attempt 2', result.text)
+
     def test_without_restarts(self):
         arguments, folder = self.prepare('once', 'ParallelTrain=[faultHook=[rank=1;firstStep=60;exit=true]]')
         result = self.launch(['-n', 2], arguments).wait()

@@ -177,6 +177,15 @@ class MetricsTest(support.TrainerTest):
         self.assertEqual([without_times(r) for r in records(folder / 'run.jsonl')], first)
         self.assertEqual(len(list((folder / 'tb').iterdir())), 1)
 
+    def test_models_of_one_name_share_a_folder(self):
+        arguments, folder = self.prepare('run')
+        for _ in range(2):
+            for model in ('a/net.dnn', 'b/net.dnn'):
+                self.run_trainer(arguments + ['makeMode=false', f'modelPath={model}'])
+            names = sorted(f.name for f in (folder / 'tb').iterdir())
+            self.assertEqual(len(names), 2, names)
+        self.assertTrue(all(re.search(r'\.net\.dnn\.[0-9a-f]{8}$', name) for name in names), names)
+
     def test_a_training_without_minibatch_lines_still_writes_epochs(self):
         arguments, folder = self.prepare('run', 'jsonl="logs/deep/run.jsonl"')
         self.run_trainer(arguments + ['traceLevel=0', 'Train=[SGD=[numMBsToShowResult=0]]'], 2)

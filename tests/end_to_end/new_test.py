@@ -70,6 +70,13 @@ class NewTest(support.TrainerTest):
         self.assertIn('200 images of 16 x 16 pixels, 3 classes', self.new('mnist', 'digits'))
         self.assertLess(self.train()['errs'][0], 0.1)
 
+    def test_idx_of_no_pictures(self):
+        picture_files.write_idx(self.directory / 'points', 'train', picture_files.bars(60, size=4))
+        self.assertIn('60 samples of 16 numbers, 3 classes', self.new('mnist', 'points'))
+        self.assertNotIn('dropoutRate', (self.directory / 'my.cntk').read_text())
+        text = self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1]]']).text
+        self.assertNotIn('no effect', text)
+
     def test_real_mnist(self):
         self.assertIn('60000 images of 28 x 28 pixels, 10 classes', self.new('mnist', support.data_or_skip('mnist')))
         text = self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1;epochSize=12800]]']).text
@@ -106,6 +113,18 @@ class NewTest(support.TrainerTest):
         self.assertLess(self.train('steps')['errs'][0], 0.1)
         self.assertIn("'label' one of 2 classes for each sequence", self.new('sequence', 'whole.ctf', 'whole.ctf', '--name', 'whole'))
         self.assertLess(self.train('whole')['errs'][0], 0.1)
+
+    def test_sequences_that_no_reader_accepts(self):
+        for rows, said in (('0 |x 1 2 |y 1 0\n0 |x 1 2 |y a\n', "t.ctf:2: error: 'a' of |y is not a number"),
+                           ('0 |x 1 2 |y 3:\n', "t.ctf:1: error: '3:' of |y is not a number"),
+                           ('0 |x 1 2 |y 1 0\n1 |x 1 2 |y 0 1', 't.ctf:2: error: the last line has no newline')):
+            self.write('t.ctf', rows)
+            self.assertIn(said, self.refused('sequence', 't.ctf'))
+        self.write('t.ctf', '0 |x 1 2 |y a\n')
+        self.write('good.ctf', '0 |x 1 2 |w what |y 1 0\n1 |x 1 2 |w ever |y 0 1\n')
+        self.assertIn("'a' of |y is not a number", self.refused('sequence', 'good.ctf', 't.ctf'))
+        self.assertIn("'w' is not used", self.new('sequence', 'good.ctf'))
+        self.run_trainer(['--check', 'configFile=my.cntk'])
 
     def test_real_atis(self):
         self.assertIn("one of 129 classes for each step", self.new('sequence', support.data_or_skip('atis') / 'atis.train.ctf'))
@@ -228,6 +247,8 @@ class NewTest(support.TrainerTest):
         for name in ('', 'sub/', 'c++', 'a$b', 'a"b', 'a#b', 'a(b'):
             self.assertIn('name', self.refused('table', 't.csv', '--name', name))
         self.new('table', 't.csv', '--name', 'sub/dir/mine')
+        self.assertIn("next: trainer 'configFile=two words.cntk'\n", self.new('table', 't.csv', '--name', 'two words'))
+        self.assertIn("trainer launch -n 4 'configFile=two words.cntk' ", (self.directory / 'two words.cntk').read_text())
         self.run_trainer(['--dry-run', 'configFile=sub/dir/mine.cntk'])
 
     def test_prediction_for_sequences_without_labels(self):

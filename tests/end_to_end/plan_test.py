@@ -61,7 +61,14 @@ class PlanTest(support.TrainerTest):
         for words in (('--json', 'configFile=run.cntk'), ('--json=', 'configFile=run.cntk'), ('--json', '-n', 2), ('--json',)):
             self.assertIn('plan: --json needs a value\nfix: --json plan.jsonl', self.plan(*words, expect=2))
         self.assertIn('--restarts has no effect', self.plan('--restarts', 2, 'configFile=run.cntk', expect=2))
+        self.assertIn("plan: there is no '--bogus'\nfix: trainer plan --help", self.plan('--bogus', expect=2))
+        self.assertIn('fix: trainer plan -n 4 configFile=FILE', self.plan(expect=2))
         self.assertIn('usage: trainer plan', self.plan('--help'))
+
+    def test_one_rank(self):
+        text = self.plan('-n', 1, 'configFile=run.cntk')
+        self.assertIn('Train on 1 rank of 1 host: ', text)
+        self.assertRegex(text, r'(?m)^EASGD +32 +\d+ +- ')
 
 
 if __name__ == '__main__':

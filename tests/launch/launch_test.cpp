@@ -63,6 +63,14 @@ TEST(LaunchOptions, BlanksAroundHostsAreNotOfTheirNames) {
                                 "fix: --hosts node1:4,node2:4"));
 }
 
+TEST(LaunchOptions, OtherCommandsSpeakForThemselves) {
+  EXPECT_EQ(in_words_of("plan", error_of({"-n"})), "plan: -n needs a value\nfix: trainer plan --help");
+  EXPECT_EQ(in_words_of("plan", error_of({})),
+            "plan: there is nothing to start\nfix: trainer plan -n 4 configFile=FILE");
+  EXPECT_EQ(in_words_of("plan", "'trainer launch' of the user"), "'trainer launch' of the user");
+  EXPECT_TRUE(parse_words({"-n", "2"}).arguments.empty());
+}
+
 TEST(LaunchOptions, FixesAreWhatCanBeWritten) {
   EXPECT_THAT(error_of({"--hosts", "a:0", "c"}),
               testing::EndsWith("takes a number, 1 or more, not '0'\nfix: --hosts node1:4,node2:4"));
@@ -89,6 +97,10 @@ class Hostfile : public testing::Test {
 TEST_F(Hostfile, SlotsAreReadHoweverTheyAreWritten) {
   EXPECT_EQ(to_string(read("a slots = 2 # two\n\nb slots =3 max_slots=8\nc slots= 4 max-slots = 8\nd:5\ne\n")),
             "a:2,b:3,c:4,d:5,e:1");
+}
+
+TEST_F(Hostfile, BlanksMayStandAroundAColon) {
+  EXPECT_EQ(to_string(read("a : 2\nb: 3\nc :4\nfe80:: slots=5\n")), "a:2,b:3,c:4,fe80:::5");
 }
 
 TEST_F(Hostfile, UnknownWordsAreNamed) {

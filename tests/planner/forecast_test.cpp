@@ -79,5 +79,16 @@ TEST(Forecast, OfStepsTheFasterTrialCounts) {
   EXPECT_DOUBLE_EQ(slow.samples_per_second, kSamples / kStep);
 }
 
+TEST(Forecast, WithOneRankNoMethodIsFaster) {
+  Forecast exact = forecast(trial(0), trial(0)), other = exact;
+  exact.method = "DataParallelSGD", exact.bits = other.bits = "32", exact.exact = true;
+  other.method = "EASGD", other.samples_per_second *= 1.5;
+  const auto lines_with = [&](int ranks) { return report_text({exact, other}, exact.samples_per_second, ranks); };
+  EXPECT_NE(lines_with(2).find(" 1.50 "), std::string::npos);
+  EXPECT_NE(lines_with(2).find("fastest: EASGD"), std::string::npos);
+  EXPECT_EQ(lines_with(1).find(" 1.50 "), std::string::npos);
+  EXPECT_EQ(lines_with(1).find("fastest: "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::actions::forecast_test

@@ -130,21 +130,24 @@ TEST_F(MetricsTest, EventsBehindThePlaceOfAResumeAreRemoved) {
     }
     return found;
   };
-  const auto write = [&](const std::string& run, std::int64_t from, std::initializer_list<std::int64_t> positions) {
-    const auto events = make_tensor_board(path("tb"), run);
+  const auto write = [&](const std::string& model, std::int64_t from, std::initializer_list<std::int64_t> positions) {
+    const auto events = make_tensor_board(path("tb"), model);
     events->resume_at(from);
     for (const auto at : positions) events->write(interval(at));
   };
   using Steps = std::multiset<std::int64_t>;
-  write("net.dnn", -1, {10, 20, 30});
-  write("net.dnn", 20, {30, 40});
+  write("/a/net.dnn", -1, {10, 20, 30});
+  write("/a/net.dnn", 20, {30, 40});
   EXPECT_EQ(steps(), (Steps{10, 20, 30, 40}));
-  write("net.dnn", 10, {20});
+  write("/a/net.dnn", 10, {20});
   EXPECT_EQ(steps(), (Steps{10, 20}));
-  write("other.dnn", -1, {7});  // another run in the same folder touches nothing
-  EXPECT_EQ(steps(), (Steps{7, 10, 20}));
-  write("net.dnn", -1, {1});
-  EXPECT_EQ(steps(), (Steps{1, 7}));
+  // Other runs in the same folder touch nothing, whatever their models are called.
+  write("/a/other.dnn", -1, {7});
+  write("/b/net.dnn", -1, {8});
+  write("/a/other.net.dnn", -1, {9});
+  EXPECT_EQ(steps(), (Steps{7, 8, 9, 10, 20}));
+  write("/a/net.dnn", -1, {1});
+  EXPECT_EQ(steps(), (Steps{1, 7, 8, 9}));
 }
 
 TEST_F(MetricsTest, AFileThatCannotBeWrittenIsNamedBefore) {
@@ -155,7 +158,8 @@ TEST_F(MetricsTest, AFileThatCannotBeWrittenIsNamedBefore) {
   EXPECT_NE(why_unwritable(path("file/run.jsonl"), false), "");
   EXPECT_NE(why_unwritable(folder_.string(), false), "");
   EXPECT_EQ(why_unwritable(folder_.string(), true), "");
-  EXPECT_FALSE(fs::exists(path("new")));
+  EXPECT_NE(why_unwritable("/proc/new/run.jsonl", false), "");  // also for root
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1) << "it leaves nothing behind";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "tutti/error.h"
@@ -16,24 +17,38 @@ void MetricsOptions::describe(config::Fields& f) {
   f("tensorBoard", tensor_board, "folder for event files of TensorBoard with the same values");
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// access() allows root everything, also in /proc.
+bool takes_new_files(const fs::path& folder) {
+  std::string probe = (folder / ".probe-XXXXXX").string();
+  const bool made = mkdtemp(probe.data()) != nullptr;
+  if (made) rmdir(probe.c_str());
+  return made;
+}
+
+}  // namespace
+
 std::string why_unwritable(const std::string& path, bool folder) {
-  namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path whole = fs::absolute(path, ignored);
   if (fs::exists(whole, ignored)) {
     const bool is_folder = fs::is_directory(whole, ignored);
     if (is_folder != folder) return fmt::format("'{}' is {}", path, is_folder ? "a directory" : "a file");
-    return access(whole.c_str(), W_OK) == 0 ? "" : fmt::format("'{}' is not writable", path);
+    const bool writable = folder ? takes_new_files(whole) : access(whole.c_str(), W_OK) == 0;
+    return writable ? "" : fmt::format("'{}' is not writable", path);
   }
   fs::path above = whole.parent_path();
   while (!fs::exists(above, ignored) && above.has_relative_path()) above = above.parent_path();
   if (!fs::is_directory(above, ignored)) return fmt::format("'{}' is no directory", above.string());
-  return access(above.c_str(), W_OK) == 0 ? "" : fmt::format("the directory '{}' is not writable", above.string());
+  return takes_new_files(above) ? "" : fmt::format("the directory '{}' is not writable", above.string());
 }
 
-Metrics::Metrics(const MetricsOptions& o, const std::string& run) {
+Metrics::Metrics(const MetricsOptions& o, const std::string& model_path) {
   if (!o.jsonl.empty()) files_.push_back(make_json_lines(o.jsonl));
-  if (!o.tensor_board.empty()) files_.push_back(make_tensor_board(o.tensor_board, run));
+  if (!o.tensor_board.empty()) files_.push_back(make_tensor_board(o.tensor_board, model_path));
 }
 
 void Metrics::resume_at(std::int64_t samples) {

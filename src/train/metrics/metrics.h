@@ -21,12 +21,12 @@ class MetricsFile {
   virtual void write(const MetricsRecord&) = 0;  // and flushes. Throws Error
 };
 std::unique_ptr<MetricsFile> make_json_lines(const std::string& path);
-// `run` names the event files of this run within the folder.
-std::unique_ptr<MetricsFile> make_tensor_board(const std::string& folder, const std::string& run);
+// The names of the event files tell those of this model, given by one form of its path, from others in the folder.
+std::unique_ptr<MetricsFile> make_tensor_board(const std::string& folder, const std::string& model_path);
 
 class Metrics {
  public:
-  Metrics(const MetricsOptions&, const std::string& run);
+  Metrics(const MetricsOptions&, const std::string& model_path);
   // Throws Error when a file cannot be written.
   void resume_at(std::int64_t samples);
   // Nothing before the first resume_at(). A file that cannot be written any more is given up, with a warning: training

@@ -28,6 +28,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kEventFile = "events.out.tfevents.";
 
+// "net.dnn.5f3a91c2": a model of the same name in another folder has another number.
+std::string name_of_run(const std::string& model_path) {
+  return fmt::format("{}.{:08x}", fs::path(model_path).filename().string(), event_file::crc32c(model_path));
+}
+
 double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 std::int64_t seconds_of(const std::string& name) {
@@ -64,7 +69,8 @@ void shorten(const fs::path& path, std::int64_t samples) {
 
 class TensorBoard final : public MetricsFile {
  public:
-  TensorBoard(std::string folder, std::string run) : folder_(std::move(folder)), run_(std::move(run)) {}
+  TensorBoard(std::string folder, const std::string& model_path)
+      : folder_(std::move(folder)), run_(name_of_run(model_path)) {}
 
   void resume_at(std::int64_t samples) override {
     file_.reset();
@@ -107,8 +113,8 @@ class TensorBoard final : public MetricsFile {
 
 }  // namespace
 
-std::unique_ptr<MetricsFile> make_tensor_board(const std::string& folder, const std::string& run) {
-  return std::make_unique<TensorBoard>(folder, run);
+std::unique_ptr<MetricsFile> make_tensor_board(const std::string& folder, const std::string& model_path) {
+  return std::make_unique<TensorBoard>(folder, model_path);
 }
 
 }  // namespace tutti
