@@ -307,11 +307,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks, 
   StepMetrics metrics = m.no_metrics(batch.samples);
   // Unless metrics are deferred, the criterion is read before the first chunk is announced; by then a device is busy
   // with the backward pass.
-  struct Untold {
-    Part part;
-    std::uint64_t event;
-  };
-  std::optional<Untold> untold;
+  std::optional<std::pair<Part, std::uint64_t>> untold;  // with the event behind its forward pass
   const auto tell = [&] {
     if (!untold) return;
     const auto [part, event] = *std::exchange(untold, {});
@@ -350,7 +346,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks, 
     if (m.deferred)
       m.keep_results(e);
     else
-      untold = {parts[p], m.backend->record_event()};
+      untold.emplace(parts[p], m.backend->record_event());
     // Ranks that compute layers together agree on NaN at one point of the step.
     if (m.backend->is_host() || e.run.sum_over_ranks || m.divided()) tell();
     e.program.backward(e.run, &e.replay);
