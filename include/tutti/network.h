@@ -109,8 +109,8 @@ class Network {
 
   NodeResult criterion() const;
   std::vector<NodeResult> evaluations() const;
-  // Nodes that make a criterion or evaluation something else than a sum over samples: of shares of a minibatch they
-  // have other values than of the whole.
+  // Nodes that keep a criterion or evaluation from being a sum over samples: their values of the shares of a minibatch
+  // do not add up to that of the whole.
   std::vector<NodeResult> indivisible_nodes() const;
 
   void set_mode(const NetworkMode&);
@@ -122,8 +122,8 @@ class Network {
   // Computes the gradients of this rank's share (sums, not means) in parameters().gradients. Announces each chunk once
   // it is complete and its weights are no longer needed in this step. An empty share gives zeros. Shares larger than
   // the plan are computed in parts, with the same result. Throws NumericError if the criterion is NaN.
-  // Terms of parameters alone count by this rank's share of the minibatch. Their gradients count by its share of the
-  // `update_samples` of the ranks that make one update; 0 = those of the minibatch.
+  // Of the value of a term of parameters alone, this rank counts its share of the minibatch's samples; of the gradient,
+  // its share of `update_samples`, those of the ranks that make one update (0 = of the minibatch).
   StepMetrics forward_backward(const Batch&, GradientSink& chunks, std::int64_t update_samples = 0);
   // Lets steps run ahead of their results on a device. Afterwards forward_backward() returns the criterion and
   // evaluations of an earlier call (samples and columns are those of the current call), and next_deferred_metrics()

@@ -119,9 +119,9 @@ std::optional<Action> make_edit(const ActionContext& context, EditOptions option
   if (!options.edit_path.empty()) return make_edit_script(context, context.command.value("editPath").text);
   const std::string& path = options.output_model_path;
   const std::int64_t seed = *context.seed;
+  std::unique_ptr<Network> network;
   try {
-    const auto network = described_network(context, *context.seed, *context.problems, *context.notices);
-    if (network) context.will_write_network(path, network->graph());
+    network = described_network(context, *context.seed, *context.problems, *context.notices);
     if (network && context.world->rank() == 0) check_writable(path, view_model(*network).bytes());
   } catch (const ModelToCome&) {
     // An earlier action of this run makes it, so this one checks again when its turn comes. The discarded network uses
@@ -133,6 +133,7 @@ std::optional<Action> make_edit(const ActionContext& context, EditOptions option
     context.problem("outputModelPath", e.what(), "choose another outputModelPath");
   }
   context.will_write(path);
+  if (network) context.will_write_network(path, network->graph());
   return Action{.settings = fmt::format("  model      {}", path),
                 .run = [context = context.for_running(), path, own_seed = seed]() mutable {
                   Problems problems;

@@ -83,8 +83,8 @@ std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, 
   return file_exists(path) ? std::make_shared<graph::Graph>(load_graph(path)) : nullptr;
 }
 
-// What a reader must deliver: the inputs of the nodes `computed`, and those others of the network that have a stream.
-// The network reports the nodes `reported`.
+// What a reader must deliver: the inputs of the nodes `computed`. And any other input of the network that the reader has
+// a stream for: its size is compared, too. The network reports the nodes `reported`.
 std::vector<Network::Input> inputs_to_read(graph::Graph graph, const std::vector<std::size_t>& reported,
                                            const std::vector<std::size_t>& computed,
                                            const std::vector<StreamInfo>& streams) {

@@ -156,7 +156,7 @@ void make_metrics(const ActionContext& context, Training& t) {
     if (o.any()) check_path(sgd.block("metrics"), "jsonl", o.jsonl, false);
     if (o.any()) check_path(sgd.block("metrics"), "tensorBoard", o.tensor_board, true);
   }
-  if (o.any()) t.metrics = std::make_unique<Metrics>(o, same_file(t.model_path).string());
+  if (o.any()) t.metrics = std::make_unique<Metrics>(o, t.model_path);
 }
 
 }  // namespace tutti::actions

@@ -237,7 +237,7 @@ std::vector<NodeResult> Network::evaluations() const {
   return all;
 }
 
-// A ranking is a mean over queries, which are sequences and so never divided.
+// Rankings are documented to be those of a rank's share.
 std::vector<NodeResult> Network::indivisible_nodes() const {
   const Impl& m = *impl_;
   std::vector<NodeResult> all;

@@ -13,15 +13,25 @@ bool depends_on_samples(const Graph& graph, std::size_t node) {
                      [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
 }
 
+// Whether the node is the sum of its inputs, or of their elements, apart from factors.
+bool is_linear(const Node& node) {
+  static const std::set<std::string> operations = {
+      "Plus", "Minus", "Negate", "Pass", "Trace", "Reshape", "SumColumnElements", "SumElements"};
+  return operations.contains(node.operation) || (node.operation == "ReduceElements" && text(node, "op", "") == "Sum");
+}
+
+bool is_product(const Node& node) {
+  return node.operation == "ElementTimes" || node.operation == "Times" || node.operation == "TransposeTimes";
+}
+
 struct Walk {
   // A sum over samples, or a value per sample; parameters may scale terms.
   void visit(std::size_t index) {
     const Node& node = graph.nodes[index];
     const auto per_sample = [&](std::size_t i) { return values[i].per_sample; };
-    if (per_sample(index)) return;
+    if (per_sample(index) || !visited.insert(index).second) return;
     if (sums_over_samples(node) && std::ranges::any_of(node.inputs, per_sample)) return;
-    static const std::set<std::string> linear = {"Plus", "Minus", "Negate", "Pass", "Trace", "Reshape"};
-    if (linear.contains(node.operation)) {
+    if (is_linear(node)) {
       for (const std::size_t input : node.inputs)
         if (depends_on_samples(graph, input))
           visit(input);
@@ -29,7 +39,7 @@ struct Walk {
           terms.inputs.emplace(index, input);
       return;
     }
-    if (node.operation == "ElementTimes")
+    if (is_product(node))
       for (const std::size_t k : {0, 1})
         if (!depends_on_samples(graph, node.inputs[k])) return visit(node.inputs[1 - k]);
     terms.indivisible.push_back(index);
@@ -38,12 +48,13 @@ struct Walk {
   const Graph& graph;
   const std::vector<Value>& values;
   ResultTerms terms;
+  std::set<std::size_t> visited;
 };
 
 }  // namespace
 
 ResultTerms find_terms(const Graph& graph, const std::vector<Value>& values, const std::vector<std::size_t>& results) {
-  Walk walk{graph, values, {}};
+  Walk walk{graph, values, {}, {}};
   for (const std::size_t root : results)
     if (depends_on_samples(graph, root))
       walk.visit(root);

@@ -50,7 +50,7 @@ struct ParallelTrainOptions {
   // The same, including the methods inside groups.
   bool sums_gradients() const { return traits().sums_gradients && (!groups.any() || inside().sums_gradients()); }
   bool delayed() const { return traits().delayed || (groups.any() && inside().delayed()); }
-  // The updates of the ranks add up at servers, so that together they are those of one rank; likewise.
+  // Whether updates of ranks add up at servers, here or inside groups, so that together they are those of one rank.
   bool adds_updates() const {
     const auto* const servers = std::get_if<ServerOptions>(&method);
     return (servers && !servers->average) || (groups.any() && inside().adds_updates());

@@ -66,7 +66,8 @@ inline SourcePos line_place(const std::string& path, std::size_t line, std::stri
 // `key` is "labelDim" or "dim", `number` the class or index that was met.
 std::string dim_fix(const std::string& key, std::int64_t number, const std::string& stream = {});
 
-// Returns the error. The place in this reader block of the setting that its first such fix names is put before it.
+// Returns the error with one more diagnostic, in front of the first one with such a fix: the place of the setting that
+// this fix names, in this reader block.
 ConfigError with_place_of_dim(const ConfigError&, const config::Record& block);
 
 }  // namespace tutti::reader

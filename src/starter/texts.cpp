@@ -222,7 +222,7 @@ std::size_t find_label(const SequenceFile& file, const Request& request) {
 void check_numbers(const Stream& s, const std::string& path) {
   if (s.word_line > 0)
     fail_at(path, s.word_line, fmt::format("'{}' of |{} is not a number", s.word, s.name),
-            "write labels as numbers, one-hot or index:1");
+            "write its values as numbers, or as index:value");
 }
 
 // Test data must have the streams of the training data; of sparse ones, the larger dimension of both is taken.

@@ -168,9 +168,7 @@ template <class Part>
 auto or_else(const std::string& other_way, const ResumePoint& point, Communicator& world, Part part) {
   try {
     return part();
-  } catch (const CodedError&) {
-    throw;
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {  // on other ranks an Error, whatever it is on rank 0
     throw CodedError(is_readable(point, world) ? kWrongConfiguration : kFailed,
                      fmt::format("this run cannot go on from an earlier one: {}\nfix: {}; or makeMode = false to start "
                                  "from scratch, which replaces the earlier run's files; or another modelPath to keep "

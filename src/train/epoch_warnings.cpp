@@ -141,7 +141,8 @@ std::string slow_exchange_warning(const EpochTimes& t, const SharedEpoch& e) {
   const std::int64_t factor = rarer_by(exchange, (e.ranks - 1) * compute);
   if (2 * x.exchanges > e.minibatches)
     text += fmt::format(
-        ", after every {} samples of a rank (minibatchSize = {}{}). fix: minibatchSize = {} or more, fewer gradientBits, "
+        ", after every {} samples of a rank (minibatchSize = {}{}). fix: minibatchSize = {} or more, fewer "
+        "gradientBits, "
         "a "
         "method that exchanges less often (BlockMomentumSGD), or fewer ranks",
         std::max<std::int64_t>(1, e.minibatch * e.accumulated / e.ranks), e.minibatch,
@@ -158,9 +159,9 @@ void warn_of_indivisible_nodes(const Network& network, int ranks) {
   if (ranks < 2) return;
   for (const NodeResult& node : network.indivisible_nodes())
     log::warning(
-        fmt::format("'{}' ({}) is computed from a sum over samples: each of the {} ranks uses the sum over its own "
-                    "share of a minibatch, so the result is not that of one rank. fix: make the criterion or "
-                    "evaluation a sum of values per sample",
+        fmt::format("'{}' ({}) is not a sum over samples: each of the {} ranks computes it from its share of the "
+                    "minibatch, so results differ from those of one rank. fix: make the criterion or evaluation a sum "
+                    "of values per sample",
                     node.name, node.operation, ranks));
 }
 
@@ -185,9 +186,8 @@ void warn_if_diverged(Training& t) {
 void judge_exchange(Training& t, std::int64_t minibatch) {
   const bool shared = t.warm_start.parallel_throughout(t.progress.epoch);
   if (t.exchange_judged || !shared || !is_host(t.network->parameters().weights.memory())) return;
-  const std::string warning =
-      slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch, t.report->minibatches(),
-                                       t.sgd.gradient_accumulation});
+  const std::string warning = slow_exchange_warning(t.times, {t.progress.epoch + 1, t.world->size(), minibatch,
+                                                              t.report->minibatches(), t.sgd.gradient_accumulation});
   t.exchange_judged = !warning.empty();
   if (t.exchange_judged) log::warning(warning);
 }
@@ -209,7 +209,8 @@ void advise(const Training& t) {
   if (!advice.empty()) log::warning(advice);
   if (!t.sgd.parallel.exchanges() || epochs <= 0) return;
   warn_of_indivisible_nodes(*t.network, t.world->size());
-  const TrainingLength length{epochs, t.samples_per_epoch, t.sgd.update_size(t.sgd.minibatch_size.at(static_cast<std::size_t>(first)))};
+  const TrainingLength length{epochs, t.samples_per_epoch,
+                              t.sgd.update_size(t.sgd.minibatch_size.at(static_cast<std::size_t>(first)))};
   for (const std::string& line : exchange_advice(t.sgd.parallel, length, t.world->size())) log::warning(line);
 }
 

@@ -98,7 +98,8 @@ std::set<std::string> gone_with_ranks(const ContainerReader& reader, int old_ran
 bool holds_exchange_values(const ContainerReader& reader) {
   return std::ranges::any_of(reader.entries(), [](const auto& entry) {
     const auto& [path, e] = entry;
-    return e.type == EntryType::floats && e.bytes > 0 && (path.starts_with("rank ") || path.starts_with("exchange/"));
+    const bool values = e.type == EntryType::number || (e.type == EntryType::floats && e.bytes > 0);
+    return values && (path.starts_with("rank ") || path.starts_with("exchange/"));
   });
 }
 

@@ -241,7 +241,7 @@ bool is_readable(const ResumePoint& point, Communicator& comm) {
       if (!cntk::is_model(point.model)) ContainerReader(point.model, point.model_kind());
       if (!point.checkpoint.empty() && !cntk::is_checkpoint(point.checkpoint))
         ContainerReader(point.checkpoint, "checkpoint");
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       readable = 0;
     }
   }

@@ -20,7 +20,7 @@ MPIEXEC = os.environ.get('TUTTI_MPIEXEC') or shutil.which('mpiexec')
 DATA = pathlib.Path(os.environ.get('TUTTI_TEST_DATA') or SOURCE.parent / 'shared' / 'data')
 SANITIZED = 'detect_leaks' in os.environ.get('ASAN_OPTIONS', '')  # of test.sh; newer Meson sets other options for every test
 # Seconds until a run counts as hanging. Generous: the machine may be busy with other tests.
-PATIENCE = 240 if SANITIZED else 100
+PATIENCE = 1200 if SANITIZED else 100
 # In reports of the sanitizers. GCC's of undefined behaviour do not name themselves, and its exit code is that of many an error.
 REPORTS = re.compile(r'Sanitizer|: runtime error: ')
 ALONE = 5  # seconds that a launcher without ranks may take to end

@@ -236,6 +236,7 @@ TEST(Network, NamesWhatIsNoSumOverSamples) {
   const auto z = b.add("Times", "z", {w, b.input("x", {4})});
   const auto squares = b.add("SumElements", "squares", {b.add("ElementTimes", "zz", {z, z})});
   b.criterion("Plus", "total", {squares, b.add("Sqrt", "penalty", {b.add("SumElements", "sum", {w})})});
+  b.evaluation("Times", "scaled", {b.parameter("scale", {1, 1}, 2), b.add("SumElements", "again", {squares})});
   EXPECT_TRUE(Network(b.graph(), {}).indivisible_nodes().empty());
   b.evaluation("Negate", "negative", {b.add("Sqrt", "root", {squares})});
   const auto nodes = Network(b.graph(), {}).indivisible_nodes();

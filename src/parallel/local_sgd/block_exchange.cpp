@@ -105,8 +105,7 @@ void BlockExchange::stream_exchanged(double seconds) {
 }
 
 bool BlockExchange::is_due(const StepInfo& step) const {
-  // Without samples it is not a minibatch but the end of an epoch.
-  return stream_ ? stream_->acts_after(step.global_samples) : due(step.global_samples > 0 ? 1 : 0, step.global_samples);
+  return stream_ ? stream_->acts_after(step.global_samples) : due(1, step.global_samples);
 }
 
 bool BlockExchange::due(std::int64_t more_minibatches, std::int64_t more_samples) const {

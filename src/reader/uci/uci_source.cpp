@@ -66,7 +66,7 @@ std::optional<LineFault> UciSource::split(std::string_view line) {
     for (std::string_view& f : fields_) f = trimmed(f);
   }
   for (std::size_t i = 0; i < std::min(fields_.size(), least_columns_); ++i)
-    if (const std::string_view f = fields_[i]; f.starts_with('"') && (f.size() < 2 || !f.ends_with('"')))
+    if (const std::string_view f = fields_[i]; f.size() > 1 && f.starts_with('"') && !f.ends_with('"'))
       return LineFault{f, "a quote in front of this field and none behind it",
                        "delimiters within quotes are not supported: replace them, or write the file with another "
                        "customDelimiter"};

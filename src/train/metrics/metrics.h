@@ -21,7 +21,7 @@ class MetricsFile {
   virtual void write(const MetricsRecord&) = 0;  // and flushes. Throws Error
 };
 std::unique_ptr<MetricsFile> make_json_lines(const std::string& path);
-// The names of the event files tell those of this model, given by one form of its path, from others in the folder.
+// The names of the event files tell those of this model from others in the folder.
 std::unique_ptr<MetricsFile> make_tensor_board(const std::string& folder, const std::string& model_path);
 
 class Metrics {

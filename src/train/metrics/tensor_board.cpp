@@ -28,9 +28,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kEventFile = "events.out.tfevents.";
 
-// "net.dnn.5f3a91c2": a model of the same name in another folder has another number.
-std::string name_of_run(const std::string& model_path) {
-  return fmt::format("{}.{:08x}", fs::path(model_path).filename().string(), event_file::crc32c(model_path));
+// "net.dnn.5f3a91c2": a model of the same name in another folder has another number. Both folders may move together.
+std::string name_of_run(const std::string& folder, const std::string& model_path) {
+  const fs::path from = fs::weakly_canonical(fs::absolute(folder)),
+                 model = fs::weakly_canonical(fs::absolute(model_path));
+  return fmt::format("{}.{:08x}", model.filename().string(),
+                     event_file::crc32c(model.lexically_relative(from).string()));
 }
 
 double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -70,7 +73,7 @@ void shorten(const fs::path& path, std::int64_t samples) {
 class TensorBoard final : public MetricsFile {
  public:
   TensorBoard(std::string folder, const std::string& model_path)
-      : folder_(std::move(folder)), run_(name_of_run(model_path)) {}
+      : folder_(std::move(folder)), run_(name_of_run(folder_, model_path)) {}
 
   void resume_at(std::int64_t samples) override {
     file_.reset();
