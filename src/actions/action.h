@@ -3,7 +3,6 @@
 // runs.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,11 +11,11 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/model_names.h"
 #include "train/method_choice.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
@@ -57,14 +56,6 @@ inline std::filesystem::path same_file(const std::string& path) {
   return failed ? whole.lexically_normal() : found;
 }
 
-// The modelPath of the training that writes "model.dnn.3" or "model.dnn.best"; other paths are returned unchanged.
-inline std::string without_epoch(const std::string& path) {
-  const std::size_t dot = std::min(path.rfind('.'), path.size());
-  const std::string_view end = std::string_view(path).substr(std::min(dot + 1, path.size()));
-  const bool epoch = !end.empty() && end.find_first_not_of("0123456789") == std::string_view::npos;
-  return epoch || end == "best" ? path.substr(0, dot) : path;
-}
-
 // The place of the key, or of the block if the key is absent.
 SourcePos place_of(const config::Record& block, const char* key);
 
@@ -95,10 +86,12 @@ struct ActionContext {
   bool is_model_to_come(const std::string& model) const {
     return is_to_come(model) || is_to_come(without_epoch(model));
   }
-  // This action will write it.
+  // This action will write it; what an earlier one would leave there no longer counts.
   void will_write(const std::string& file) const {
     if (models_to_come) models_to_come->insert(same_file(file));
+    if (graphs_to_come) graphs_to_come->erase(same_file(file));
   }
+  // After will_write().
   void will_write_network(const std::string& model, const graph::Graph& network) const {
     if (graphs_to_come) (*graphs_to_come)[same_file(model)] = std::make_shared<graph::Graph>(network);
   }

@@ -12,7 +12,7 @@ namespace tutti {
 enum ExitCode : int {
   kDone = 0,
   kFailed = 1,              // files, memory, MPI, ...: the message says which
-  kWrongConfiguration = 2,  // found before anything ran
+  kWrongConfiguration = 2,  // found before the run, or when it cannot resume an earlier one
   kPreempted = 75,          // a signal asked for it; starting again goes on. EX_TEMPFAIL of sysexits.h
   kRankDied = 80,           // the process of another rank ended
   kRankFrozen = 81,         // it exists and its host answers, but it does not run (SIGSTOP)

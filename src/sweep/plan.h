@@ -59,6 +59,7 @@ std::vector<Run> make_runs(const Plan&);
 struct RunWords {
   std::vector<std::string> words;
   bool whole = true;  // nothing is left to do after it
+  int epochs = 0;     // that the last training has at its end: less than `until` if its maxEpochs is
 };
 RunWords words_of(const Plan&, const Run&, int until);
 // Asks the trainer whether it uses the parameters of this run. Throws ConfigError with their places if it does not.

@@ -114,7 +114,7 @@ class Pool {
   bool carry_out(const std::vector<Job>& jobs) {
     std::deque<Job> open;
     for (const Job& job : jobs)
-      if (!is_done(runs_, job)) open.push_back(job);
+      if (!is_done(plan_, runs_, job)) open.push_back(job);
     if (open.size() < jobs.size())
       say(fmt::format("{} of {} runs were done before", jobs.size() - open.size(), jobs.size()));
     bool told = false;
@@ -234,13 +234,15 @@ void watch_signals() {
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaction(number, &action, nullptr);
 }
 
-bool is_done(const std::vector<Run>& runs, const Job& job) {
+bool is_done(const Plan& plan, const std::vector<Run>& runs, const Job& job) {
   const Run& run = runs[job.run];
   if (const auto ended = read_ended(run)) return ended->code == kDone;
   if (job.until == 0) return false;
   const LogResult log = read_log(run.log());
   const auto early = log.ended_early.find(log.training);
-  return finished_epochs(log) >= job.until || (early != log.ended_early.end() && early->second >= job.until);
+  if (early != log.ended_early.end() && early->second >= job.until) return true;
+  const int epochs = finished_epochs(log);
+  return epochs >= job.until || (epochs > 0 && epochs >= words_of(plan, run, job.until).epochs);
 }
 
 bool run_here(const Plan& plan, const std::vector<Run>& runs, const std::vector<Job>& jobs) {
@@ -250,7 +252,7 @@ bool run_here(const Plan& plan, const std::vector<Run>& runs, const std::vector<
 bool run_in_slurm(const Plan& plan, const std::vector<Run>& runs, const std::vector<Job>& jobs) {
   std::vector<std::size_t> open;
   for (const Job& job : jobs)
-    if (!is_done(runs, job)) open.push_back(job.run);
+    if (!is_done(plan, runs, job)) open.push_back(job.run);
   if (open.empty()) return true;
   const std::string script = plan.output + "/array.sh";
   fs::create_directories(plan.output);
@@ -279,8 +281,8 @@ bool run_in_slurm(const Plan& plan, const std::vector<Run>& runs, const std::vec
         fmt::format("sweep: sbatch ended with code {} and submitted nothing\nfix: see its message above, and "
                     "the list 'slurm' of the sweep",
                     process.exit_code()));
-  const auto left =
-      std::ranges::count_if(jobs, [&](const Job& job) { return !is_done(runs, job) && !read_ended(runs[job.run]); });
+  const auto left = std::ranges::count_if(
+      jobs, [&](const Job& job) { return !is_done(plan, runs, job) && !read_ended(runs[job.run]); });
   if (left > 0)
     say(fmt::format("the array has ended, but {} of its runs have not: start the same command again to continue them",
                     left));

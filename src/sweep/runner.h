@@ -13,9 +13,9 @@ struct Job {
   int until = 0;        // pause after this epoch; 0 = run to the end
 };
 
-// Whether nothing is left to do for it: it ended with exit code 0, or its log holds that epoch of its last training, or
-// this training has ended before.
-bool is_done(const std::vector<Run>&, const Job&);
+// Whether nothing is left to do for it: it ended with exit code 0, or its log holds that epoch or the last one of its
+// last training, or this training has ended before.
+bool is_done(const Plan&, const std::vector<Run>&, const Job&);
 // Carries out the jobs that are not done. A run that fails is noted and the others go on. Returns false if a signal
 // stopped the sweep; runs under way have then saved their state.
 bool run_here(const Plan&, const std::vector<Run>&, const std::vector<Job>&);

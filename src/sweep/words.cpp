@@ -10,7 +10,9 @@
 #include <map>
 #include <sstream>
 
+#include "base/model_names.h"
 #include "base/pattern.h"
+#include "base/trimmed.h"
 #include "config/command_line.h"
 #include "config/overrides.h"
 #include "config/state.h"
@@ -45,14 +47,13 @@ class Places {
       place = fmt::format("{}/{}.{}", folder_, command, name);
     return places_[path] = place;
   }
-  // Of a file that has a place, or one of its epochs ("model.dnn.3"); empty for others.
+  // Of a file that has a place, or a model beside it: "model.dnn.3" of an epoch, "model.dnn.best". Empty for others.
   std::string known(const std::string& written) const {
     const std::string path = normal(written);
     if (const auto found = places_.find(path); found != places_.end()) return found->second;
-    const std::string epoch = fs::path(path).extension().string();  // ".3"
-    if (epoch.size() < 2 || epoch.find_first_not_of("0123456789", 1) != epoch.npos) return {};
-    const auto found = places_.find(path.substr(0, path.size() - epoch.size()));
-    return found == places_.end() ? "" : found->second + epoch;
+    const std::string model = without_epoch(path);
+    const auto found = places_.find(model);
+    return found == places_.end() ? "" : found->second + path.substr(model.size());
   }
 
  private:
@@ -76,10 +77,13 @@ bool trains(const config::Record& command) {
          std::ranges::any_of(actions, [](const std::string& a) { return config::to_lower(a).starts_with("train"); });
 }
 
-bool edits(const config::Record& command) {
+bool has_action(const config::Record& command, const char* name) {
   return std::ranges::any_of(command.strings("action"),
-                             [](const std::string& a) { return config::equal_keys(a, "edit"); }) &&
-         !command.string("editPath", "").empty();
+                             [&](const std::string& a) { return config::equal_keys(a, name); });
+}
+
+bool edits(const config::Record& command) {
+  return has_action(command, "edit") && !command.string("editPath", "").empty();
 }
 
 std::string text_of(const fs::path& path) {
@@ -94,14 +98,16 @@ struct ScriptFile {
   std::size_t line = 0;  // from 0
 };
 
-// Of a, "b", c=d the b: the last one that is no option.
+// Of a, "b", c=d the b: the last one that is no option. Empty for "".
 std::string last_argument(const std::string& arguments) {
   constexpr const char* around = " \t\r\n\"";
   std::string last;
   std::istringstream in(arguments);
-  for (std::string a; std::getline(in, a, ',');)
-    if (const auto begin = a.find_first_not_of(around); begin != a.npos && a.find('=') == a.npos)
-      last = a.substr(begin, a.find_last_not_of(around) + 1 - begin);
+  for (std::string a; std::getline(in, a, ',');) {
+    if (trimmed(a).empty() || a.find('=') != a.npos) continue;
+    const auto begin = std::min(a.find_first_not_of(around), a.size());
+    last = a.substr(begin, a.find_last_not_of(around) + 1 - begin);
+  }
   return last;
 }
 
@@ -118,7 +124,7 @@ std::vector<ScriptFile> files_of_script(const std::string& script, const config:
     if (verb != "load" && verb != "save" && verb != "dump") continue;
     const auto line = std::count(text.begin(), text.begin() + static_cast<long>(open), '\n');
     const std::string path = last_argument(text.substr(open + 1, text.find(')', open) - open - 1));
-    files.push_back({path, verb != "load", static_cast<std::size_t>(line)});
+    if (!path.empty()) files.push_back({path, verb != "load", static_cast<std::size_t>(line)});
   }
   return files;
 }
@@ -159,6 +165,8 @@ void add_places(const config::Record& command, const std::string& name, const fs
     if (trains(command)) places.of(path, name);
     if (const std::string place = places.known(path); !place.empty())
       words.push_back(within({name}, "modelPath", place));
+    if (has_action(command, "bnstat") && command.string("newModelPath", "").empty())  // written beside the model
+      words.push_back(within({name}, "newModelPath", places.of(path + ".PBN", name)));
   }
   for (const char* key : {"outputPath", "outputFile"})
     if (const std::string path = command.string(key, ""); !path.empty() && path != "-")
@@ -244,7 +252,9 @@ RunWords make_words(const Plan& plan, const Run& run, int until, Places& places)
     to_last_training = k + 1;
     const bool over = ended.contains(name);
     const int limit = over ? ended.at(name) : until;
-    if (limit == 0 || !command.is_block("SGD") || command.block("SGD").integer("maxEpochs", 0) <= limit) continue;
+    const auto epochs = command.is_block("SGD") ? command.block("SGD").integer("maxEpochs", 0) : 0;
+    result.epochs = static_cast<int>(until > 0 ? std::min<std::int64_t>(epochs, until) : epochs);
+    if (limit == 0 || epochs <= limit) continue;
     words.push_back(within(sgd_of(command, name), "maxEpochs", std::to_string(limit)));
     if (!over) result.whole = false;
   }

@@ -83,6 +83,29 @@ m = LoadModel ("$from$", format=cntk)
 SaveModel (m, "$to$", format=cntk)
 '''
 
+# Both tests are of models that stand beside the trained one.
+MODELS_BESIDE = '''
+command = Train:Statistics:Best:Test
+numCPUThreads = 1
+reader = [
+    readerType = "CNTKTextFormatReader" ; file = "train.ctf"
+    input = [ features = [ alias = "x" ; dim = 2 ; format = "dense" ] ; labels = [ alias = "y" ; dim = 2 ; format = "dense" ] ]
+]
+Train = [
+    action = "train" ; modelPath = "models/a.dnn"
+    SGD = [ maxEpochs = 2 ; minibatchSize = 16 ; learningRatesPerMB = 0.1 ; keepBest = true ]
+    BrainScriptNetworkBuilder = {
+        features = Input {2} ; labels = Input {2}
+        z  = LinearLayer {2} (BatchNormalizationLayer {} (features))
+        ce = CrossEntropyWithSoftmax (labels, z)
+        criterionNodes = (ce) ; outputNodes = (z)
+    }
+]
+Statistics = [ action = "bnstat" ; modelPath = "models/a.dnn" ; minibatchSize = 16 ; itersPerNode = 2 ]
+Best = [ action = "test" ; modelPath = "models/a.dnn.best" ]
+Test = [ action = "test" ; modelPath = "models/a.dnn.PBN" ]
+'''
+
 
 class SweepTest(support.TrainerTest):
     def setUp(self):
@@ -307,6 +330,17 @@ output: out%d
         self.assertIn(f'{folder.name} begins (to epoch 1)', self.sweep(text).stderr)
         self.assertEqual(self.table()[1]['epochs'], '1')
 
+    def test_a_round_of_halving_longer_than_its_last_training(self):
+        """The last training has two epochs, the rounds have 4, 8 and all: after the first round nothing is left but the end of one run."""
+        self.write_stages(STAGES.replace('maxEpochs = 3', 'maxEpochs = 10'))
+        text = ('config: stages.cntk\nmethod: halving\nruns: 4\nepochs: {first: 4, factor: 2}\noutput: out\n'
+                'parameters: {Fine.SGD.learningRatesPerMB: [0.0001, 0.01, 0.1, 0.5]}\n')
+        said = self.sweep(text).stderr
+        self.assertEqual([(r['epochs'], r['state']) for r in self.table()], [('2', 'ended')] + [('2', 'paused')] * 3)
+        self.assertEqual(re.findall(r'begins \((.*)\)', said), ['to epoch 4'] * 4 + ['to the end'], said)
+        self.assertIn('2 of 2 runs were done before', said)
+        self.assertNotIn('begins', self.sweep(text).stderr)
+
     def test_commands_find_the_files_of_earlier_ones(self):
         """A network description and a script name them by variables. The model is that of a run alone."""
         self.write_stages()
@@ -319,14 +353,42 @@ output: out%d
             for name in ('pre.dnn', 'fine.dnn', 'copy.dnn'):
                 self.assertTrue((self.directory / 'models' / name).read_bytes() == (self.directory / 'out' / row['run'] / name).read_bytes(), name)
 
+    def test_models_beside_the_trained_one(self):
+        """The best one, and that of bnstat, also if no run trains its model."""
+        self.write('beside.cntk', MODELS_BESIDE)
+        text = 'config: beside.cntk\nparameters: {Statistics.itersPerNode: [1, 2]}\noutput: %s\n'
+        self.sweep(text % 'out')
+        self.assertEqual([r['state'] for r in self.table()], ['ended'] * 2)
+        self.assertFalse((self.directory / 'models').exists(), 'runs write into their folders only')
+        for row in self.table():
+            folder = f'out/{row["run"]}'
+            command = (self.directory / folder / 'command').read_text()
+            self.assertIn(f'Best=[modelPath="{folder}/a.dnn.best"]', command)
+            self.assertIn(f'Test=[modelPath="{folder}/a.dnn.PBN"]', command)
+        self.run_trainer(['configFile=beside.cntk', 'command=Train'])
+        before = set(self.directory.glob('models/*'))
+        self.sweep(text % 'other' + 'arguments: ["command=Statistics:Test"]\n')
+        self.assertEqual(set(self.directory.glob('models/*')), before)
+        self.assertEqual(len(list(self.directory.glob('other/run-*/a.dnn.PBN'))), 2)
+
+    def test_a_script_that_saves_nowhere(self):
+        """In a section that is not executed. No setting without a path is redirected."""
+        self.write_stages(STAGES.replace('Test = [', 'Test = [ labelMappingFile = "" ;'),
+                          f'edit = used\nunused = [\nSaveModel (m, "")\nSaveModel ("")\n]\nused = [\n{COPY}]\n')
+        self.sweep('config: stages.cntk\nparameters: {Fine.SGD.learningRatesPerMB: [0.1, 1]}\noutput: out\n')
+        for row in self.table():
+            self.assertEqual(row['state'], 'ended')
+            self.assertNotIn('labelMappingFile', (self.directory / 'out' / row['run'] / 'command').read_text())
+
     def test_files_that_runs_would_share(self):
-        """Where a network description or a script names them as they are in the config, in another spelling, or one of their epochs."""
+        """Where a network description or a script names them as they are in the config, in another spelling, or a model beside them."""
         text = 'config: stages.cntk\nparameters: {Fine.SGD.learningRatesPerMB: [0.1, 1]}\noutput: out\n'
         at = COPY.count('\n', 0, COPY.index('SaveModel')) + 1
         in_config = STAGES.count('\n', 0, STAGES.index('BS.Network.Load')) + 1
         for config, script, place, path in (
                 (STAGES.replace('Load ("$preModel$")', 'Load ("models/pre.dnn")'), COPY, f'stages.cntk:{in_config}:33', 'models/pre.dnn'),
                 (STAGES.replace('Load ("$preModel$")', 'Load ("models/pre.dnn.2")'), COPY, f'stages.cntk:{in_config}:33', 'models/pre.dnn.2'),
+                (STAGES.replace('Load ("$preModel$")', 'Load ("models/pre.dnn.best")'), COPY, f'stages.cntk:{in_config}:33', 'models/pre.dnn.best'),
                 (STAGES.replace('Load ("$preModel$")', 'Load ("./models/pre.dnn")'), COPY, f'stages.cntk:{in_config}:33', './models/pre.dnn'),
                 (STAGES, COPY.replace('"$to$"', 'models/copy.dnn'), f'copy.mel:{at}:1', 'models/copy.dnn'),
                 (STAGES, COPY.replace('$from$', 'models/fine.dnn'), f'copy.mel:{at - 1}:1', 'models/fine.dnn')):

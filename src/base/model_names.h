@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// model_names.h -- names of the models that a training writes.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+// The modelPath of the training that writes "model.dnn.3" or "model.dnn.best"; other paths are returned unchanged.
+inline std::string without_epoch(const std::string& path) {
+  const std::size_t dot = std::min(path.rfind('.'), path.size());
+  const std::string_view end = std::string_view(path).substr(std::min(dot + 1, path.size()));
+  const bool epoch = !end.empty() && end.find_first_not_of("0123456789") == std::string_view::npos;
+  return epoch || end == "best" ? path.substr(0, dot) : path;
+}
+
+}  // namespace tutti
