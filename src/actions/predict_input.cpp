@@ -233,17 +233,44 @@ std::map<std::string, std::string> stream_names(const CommandWords& words, const
   return names;
 }
 
+// Of the first line in CTF that has any.
+std::vector<std::string> streams_of_file(const std::string& path) {
+  std::vector<std::string> names;
+  std::ifstream in(path);
+  for (std::string line; names.empty() && std::getline(in, line);)
+    for (auto at = line.find('|'); at != line.npos; at = line.find('|', at + 1))
+      if (const auto end = line.find_first_of(" \t\r|", at + 1); at + 1 < line.size() && line[at + 1] != '#')
+        names.push_back(line.substr(at + 1, end == line.npos ? end : end - at - 1));
+  return names;
+}
+
+// Without any of the streams every line would be an error of its own.
+void require_one_of(const std::vector<std::pair<std::string, std::string>>& wanted, const std::string& path) {
+  const auto there = streams_of_file(path);
+  if (there.empty() || wanted.empty()) return;
+  for (const auto& [input, stream] : wanted)
+    if (std::ranges::count(there, stream) > 0) return;
+  const auto& [input, stream] = wanted.front();
+  throw ConfigError({},
+                    fmt::format("'{}' has no stream '{}' for the network's input '{}'; it has {}", path, stream, input,
+                                fmt::join(there, ", ")),
+                    fmt::format("--map {}={} or another of them", input, there.front()));
+}
+
 PredictInput open_ctf(const CommandWords& words, const graph::Graph& graph, const std::vector<NamedFile>& given,
                       const std::vector<Network::Input>& inputs) {
   if (given.size() != 1) throw Error(fmt::format("{} files in CTF are given\nfix: put them into one", given.size()));
   const auto names = stream_names(words, graph, inputs);
   std::string streams;
+  std::vector<std::pair<std::string, std::string>> wanted;
   for (const auto& input : inputs) {
     const auto other = names.find(input.name);
-    streams += fmt::format("{} = [ alias = {}; dim = {}; format = \"{}\" ]\n", input.name,
-                           quoted_setting(other == names.end() ? input.name : other->second), input.shape.elements(),
-                           input.sparse ? "sparse" : "dense");
+    wanted.emplace_back(input.name, other == names.end() ? input.name : other->second);
+    streams +=
+        fmt::format("{} = [ alias = {}; dim = {}; format = \"{}\" ]\n", input.name,
+                    quoted_setting(wanted.back().second), input.shape.elements(), input.sparse ? "sparse" : "dense");
   }
+  require_one_of(wanted, given[0].file);
   PredictInput input;
   input.reader =
       reader_of_block(fmt::format("readerType = \"CNTKTextFormatReader\"\nfile = {}\nrandomize = false\ninput = [ {} ]",

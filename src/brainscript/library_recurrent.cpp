@@ -57,8 +57,7 @@ _LSTMCell (outputDim, cellShape=None, usePeepholes=false, init='glorotUniform', 
   Sdc = if enableSelfStabilization then StabilizerLayer {} else (x => x)
   Sct = if enableSelfStabilization then StabilizerLayer {} else (x => x)
   Sht = if enableSelfStabilization then StabilizerLayer {} else (x => x)
-  weights = W : H    # both are made before what the input is made of: the order of their seeds
-  fromInput (x) = B + weights[0] * x
+  fromInput (x) = B + W * x
   apply (x, prevState, aux=None) = {
     _ = {
       dcs = Sdc (prevState.c)

@@ -151,7 +151,9 @@ void Program::flow_through(LoopRun& loop, std::vector<bool>& reached, std::vecto
       if (takes_part[i] || !reached[kernel.code.out.tensor] || !needs_gradient_[kernel.code.out.tensor]) continue;
       takes_part[i] = changed = true;
       each_flow(kernel, [&](std::size_t k) { reached[kernel.code.in[k].tensor] = true; });
-      if (is_delay(kernel.code.operation)) delayed[kernel.code.in[0].tensor] = true;
+      // Also an initial state: the step that takes it may be another than that of the gradient.
+      if (is_delay(kernel.code.operation))
+        for (const Operand& in : kernel.code.in) delayed[in.tensor] = true;
     }
   }
   for (std::size_t i = loop.last(); i-- > loop.first();) {

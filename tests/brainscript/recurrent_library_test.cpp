@@ -21,8 +21,8 @@ TEST(RecurrentLibrary, SeedsGoFromTheLastLayerToTheFirst) {
   EXPECT_EQ(b.errors, "");
   EXPECT_EQ(b.seed("model.arrayOfFunctions[2].arrayOfFunctions[0].W"), 1);
   EXPECT_EQ(b.seed("model.arrayOfFunctions[1].lstm.W"), 2);
-  EXPECT_EQ(b.seed("model.arrayOfFunctions[1].lstm.H"), 3);
-  EXPECT_EQ(b.seed("model.arrayOfFunctions[0].E"), 4);
+  EXPECT_EQ(b.seed("model.arrayOfFunctions[0].E"), 3);
+  EXPECT_EQ(b.seed("model.arrayOfFunctions[1].lstm.H"), 4);
 }
 
 TEST(RecurrentLibrary, FusedAndExplicitLayersHaveTheSameParameters) {

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures recorded with the original system, printed again: samples/simple2d on real data, on 1, 2 and 4 ranks."""
+import shutil
+
 import support
 
 # Average training criterion of epochs 1 to 4, error of epoch 4, first interval lines of epoch 1 (250 samples each).
@@ -20,6 +22,16 @@ BLOCKS = {
     ('BlockMomentumSGD', 1): ([0.71321841, 0.59704868, 0.17437246, 0.15860372], 0.0770, 1e-4),
     ('BlockMomentumSGD', 2): ([0.71298313, 0.67807722, 0.24628214, 0.16092038], 0.0741, 1e-3),
     ('ModelAveragingSGD', 2): ([0.71687275, 0.69695764, 0.69018135, 0.51902720], 0.1970, 1e-3),
+}
+
+# Networks that the original trained and whose epochs it wrote (reference/cntk-models beside the real data), the data, and the
+# relative difference of the criteria.
+NETWORKS = {
+    'simple2d-builder': ('simple2d/SimpleDataTrain_cntk_text.txt', 3e-6),
+    'ndl-mlp': ('simple2d/SimpleDataTrain_cntk_text.txt', 3e-6),
+    'ndl-conv': ('../reference/cntk-models/images8x8.train.ctf', 3e-6),
+    'atis-lstm': ('atis/atis.train.ctf', 3e-6),
+    'sequence-classify': ('atis/atis.train.ctf', 3e-6),
 }
 
 
@@ -98,6 +110,22 @@ class ParityTest(support.TrainerTest):
 
     def test_model_averaging_2_ranks(self):
         self.compare_blocks('ModelAveragingSGD', 2, 250)
+
+    def test_networks(self):
+        for name, (data, relative) in NETWORKS.items():
+            with self.subTest(name):
+                recorded = support.data_or_skip(f'../reference/cntk-models/{name}/epochs.txt')
+                folder = self.directory / name
+                shutil.copytree(recorded.parent, folder, ignore=shutil.ignore_patterns('model.dnn*', 'output*'))
+                shutil.copy(support.data_or_skip(data), folder / 'train.ctf')
+                self.run_trainer([f'currentDirectory={folder}', f'configFile={folder}/config.cntk', 'command=Train', f'stderr={folder}/log'])
+                ours, theirs = (support.epochs(p.read_text(encoding='utf-8')) for p in (folder / 'log', recorded))
+                self.assertEqual([e['epoch'] for e in ours], [e['epoch'] for e in theirs])
+                for epoch, expected in zip(ours, theirs):
+                    criterion = [k for k in expected if isinstance(expected[k], tuple)][0]
+                    (value, count), (their_value, their_count) = epoch[criterion], expected[criterion]
+                    self.assertEqual(count, their_count, epoch['line'])
+                    self.assertAlmostEqual(value, their_value, delta=relative * their_value, msg=f"{epoch['line']} {expected['line']}")
 
     def figures_again(self, ranks, bits):
         for path in (self.directory / 'models').iterdir():

@@ -218,7 +218,7 @@ Test = [ action = "test"; modelPath = "net.dnn"; confusionTable = true; labelMap
                 (['--input', 'data.ctf', '--input', 'x.npy'], 'different kinds'), (['--input', 'x.npy', '--output', 'z.npy', '--top', '1'], 'an array holds values'),
                 (['--input', 'x.npy', '--format', 'npy'], 'an array needs a file'), (['--input', 'x.npy', '--format', 'xml'], "no format 'xml'"),
                 (['--input', 'x.npy', '--top', 'many'], "--top = 'many' is not a whole number"), (['--input', 'x.npy', '--mean', 'm.xml'], '--mean is for images'),
-                (['--input', 'x.npy', '--classes', 'data.ctf'], "names 5 classes, but 'z' has 3"), (['--input', 'data.ctf', '--map', 'labels=S1'], "does not need the input 'labels'"),
+                (['--input', 'x.npy', '--classes', 'data.ctf'], "names 5 classes, but 'z' has 3"), (['--input', 'data.ctf', '--map', 'features=S7'], "has no stream 'S7' for the network's input 'features'"), (['--input', 'data.ctf', '--map', 'labels=S1'], "does not need the input 'labels'"),
                 (['--input', 'data.ctf', '--map', 'label=S1'], "'label=S1' names no input of the network"), (['--input', 'data.ctf', '--output', 'o.xlsx'], "no format has the ending '.xlsx'")):
             with self.subTest(words):
                 self.assertIn(message, self.predict(*words, expect=2).stderr)

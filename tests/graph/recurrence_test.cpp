@@ -51,6 +51,15 @@ std::vector<Case> cases() {
        "i = DenseLayer {4} (x); z = DenseLayer {2} (PastValue (0, DenseLayer {4} (x), initialState=i))"},
       {"InitialStateOfOtherSequence",
        "i = DenseLayer {4} (y); z = DenseLayer {2} (PastValue (0, DenseLayer {4} (x), initialState=i))"},
+      {"InitialStateOfALoop",
+       "R = par (4:4); i = DenseLayer {4} (x); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h, initialState=i)); "
+       "z = DenseLayer {2} (h)"},
+      {"InitialStateOfALoopOfLongSteps",
+       "R = par (4:4); i = DenseLayer {4} (x); h = Tanh (i + R * FutureValue (0, h, timeStep=2, initialState=i)); "
+       "z = DenseLayer {2} (h .* i)"},
+      {"InitialStateOfADecoder",
+       "R = par (4:4); i = BS.Sequences.BroadcastSequenceAs (x, BS.Sequences.Last (DenseLayer {4} (y))); "
+       "h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h, initialState=i)); z = DenseLayer {2} (h)"},
       {"SimpleLoop", "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * PastValue (0, h)); z = DenseLayer {2} (h)"},
       {"SimpleLoopBackwards",
        "R = par (4:4); h = Tanh (DenseLayer {4} (x) + R * FutureValue (0, h)); z = DenseLayer {2} (h)"},
