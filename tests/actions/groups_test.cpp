@@ -97,18 +97,6 @@ TEST_F(TrainRun, GroupsResumeExactlyAndCheckpointsDisturbNothing) {
       }
 }
 
-// Two ways to average the weights of a group after each minibatch, between which nothing may differ.
-TEST_F(TrainRun, ElasticGroupsPullOnceAtTheEndOfAnEpoch) {
-  const Level asa{"asa", "parallelizationMethod=ASA;ASA=[exchange=weights]"},
-      averaging{"averaging", "parallelizationMethod=ModelAveragingSGD"};
-  for (const char* period : {"1", "2"}) {
-    const Level elastic{"elastic", fmt::format("parallelizationMethod=EASGD;EASGD=[period={}]", period)};
-    for (const Level& inside : {asa, averaging})
-      train(4, inside.name, in_groups(elastic, "n:2", inside) + "\nTrain=[makeMode=false]");
-    EXPECT_EQ(bytes(asa.name), bytes(averaging.name)) << period;
-  }
-}
-
 TEST_F(TrainRun, GroupsGoOnWithAnotherNumberOfRanks) {
   for (const Level& between : upper_levels()) {
     const std::string settings = in_groups(between, "n:2", levels().front());
