@@ -244,7 +244,7 @@ std::vector<std::string> streams_of_file(const std::string& path) {
   return names;
 }
 
-// Without any of the streams every line would be an error of its own.
+// A file that has none of the streams is one error; the reader would report every line.
 void require_one_of(const std::vector<std::pair<std::string, std::string>>& wanted, const std::string& path) {
   const auto there = streams_of_file(path);
   if (there.empty() || wanted.empty()) return;

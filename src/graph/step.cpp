@@ -307,7 +307,7 @@ StepMetrics Network::forward_backward(const Batch& batch, GradientSink& chunks, 
   StepMetrics metrics = m.no_metrics(batch.samples);
   // Unless metrics are deferred, the criterion is read before the first chunk is announced; by then a device is busy
   // with the backward pass.
-  std::optional<std::pair<Part, std::uint64_t>> untold;  // with the event behind its forward pass
+  std::optional<std::pair<Part, std::uint64_t>> untold;  // and the event recorded after its forward pass
   const auto tell = [&] {
     if (!untold) return;
     const auto [part, event] = *std::exchange(untold, {});

@@ -92,11 +92,11 @@ TEST(Uci, ADelimiterWithinQuotesIsAFault) {
   const TemporaryFile file("\"Ann\",3,22,\"a, b\"\n\"Bob, Jr\",1,35,c\n\",\",1,35,c\n"), blanks("\"Bob Jr\" 1 35\n");
   UciReaderOptions o = columns(file.path(), ',');
   o.streams.pop_back();
-  expect_parts(error_of([&] { Everything{o}; }), {":2:1:", "a quote in front of this field", "customDelimiter"});
+  expect_parts(error_of([&] { Everything{o}; }), {":2:1:", "this field begins with a quote and does not end with one", "customDelimiter"});
   o.max_errors = 2;
   EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{3, 22}));
   o.file = blanks.path(), o.delimiter = "", o.max_errors = 0;
-  expect_parts(error_of([&] { Everything{o}; }), {":1:1:", "a quote in front of this field"});
+  expect_parts(error_of([&] { Everything{o}; }), {":1:1:", "this field begins with a quote and does not end with one"});
 }
 
 TEST(Uci, TitlesDelimitersAndCompressionAreRecognised) {

@@ -85,10 +85,10 @@ class Criterion : public Kernel {
     if (loss_.op != LossOp::logistic && loss_.op != LossOp::weighted_logistic) return;
     for (std::size_t k = 0; k < code.in.size(); ++k)
       if (k != data_ && write[k] != Write::none)
-        fail(code.node, fmt::format("its {} depends on trained parameters, which would get no gradient from it",
-                                    k == 0 ? "label" : "weight"),
-             "give the trained value as the second operand; parameters behind the others need "
-             "learningRateMultiplier = 0");
+        fail(code.node,
+             fmt::format("its {} depends on trained parameters, which would get no gradient from it",
+                         k == 0 ? "label" : "weight"),
+             "make the trained value the second operand, or set learningRateMultiplier = 0 for these parameters");
   }
   void forward(Run& run) const override {
     const auto values = operands(run);

@@ -67,7 +67,7 @@ std::optional<LineFault> UciSource::split(std::string_view line) {
   }
   for (std::size_t i = 0; i < std::min(fields_.size(), least_columns_); ++i)
     if (const std::string_view f = fields_[i]; f.size() > 1 && f.starts_with('"') && !f.ends_with('"'))
-      return LineFault{f, "a quote in front of this field and none behind it",
+      return LineFault{f, "this field begins with a quote and does not end with one",
                        "delimiters within quotes are not supported: replace them, or write the file with another "
                        "customDelimiter"};
   if (fields_.size() < least_columns_)
@@ -83,10 +83,10 @@ std::string UciSource::columns_fix(std::string_view line) const {
   constexpr std::pair<char, const char*> known[] = {{';', ";"}, {',', ","}, {'\t', "\\t"}};
   for (const auto& [c, name] : known)
     if (c != delimiter_ && static_cast<std::size_t>(std::count(line.begin(), line.end(), c)) + 1 >= least_columns_)
-      return fmt::format("customDelimiter = \"{}\" if that is what stands between the columns", name);
+      return fmt::format("customDelimiter = \"{}\" if it separates the columns", name);
   std::vector<std::string_view> words;
   split_words(line, words);
-  if (words.size() >= least_columns_) return "customDelimiter = \"\" if blanks stand between the columns";
+  if (words.size() >= least_columns_) return "customDelimiter = \"\" if blanks separate the columns";
   return "dim and start of the streams say which columns are needed";
 }
 
