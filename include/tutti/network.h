@@ -194,4 +194,7 @@ class DeferredNumericError : public Error {
   std::int64_t position, minibatch;  // of its Batch
 };
 
+// Why the stream cannot feed the input of its name; nothing if it can. Without a place.
+std::optional<Diagnostic> misfit(const Network::Input&, const StreamInfo&);
+
 }  // namespace tutti

@@ -11,11 +11,10 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "base/model_names.h"
+#include "base/file_names.h"
 #include "train/method_choice.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
@@ -24,7 +23,7 @@
 namespace tutti {
 struct TimedSteps;
 struct TrialRun;
-}
+}  // namespace tutti
 
 namespace tutti::actions {
 
@@ -47,14 +46,6 @@ struct ModelToCome {
   std::string path;
   Action known = {};  // what can be said of the action already
 };
-
-// One form of all ways to write the path of a file: "a.dnn", "./a.dnn", an absolute path, a path through a link.
-inline std::filesystem::path same_file(const std::string& path) {
-  std::error_code failed;
-  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
-  const std::filesystem::path found = std::filesystem::weakly_canonical(whole, failed);
-  return failed ? whole.lexically_normal() : found;
-}
 
 // The place of the key, or of the block if the key is absent.
 SourcePos place_of(const config::Record& block, const char* key);

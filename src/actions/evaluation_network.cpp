@@ -83,20 +83,13 @@ std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, 
   return file_exists(path) ? std::make_shared<graph::Graph>(load_graph(path)) : nullptr;
 }
 
-// What a reader must deliver: the inputs of the nodes `computed`. And any other input of the network that the reader has
-// a stream for: its size is compared, too. The network reports the nodes `reported`.
+// What a reader must deliver: the inputs of the nodes `computed`. And any other input of the network that the reader
+// has a stream for: its size is compared, too. The network reports the nodes `reported`.
 std::vector<Network::Input> inputs_to_read(graph::Graph graph, const std::vector<std::size_t>& reported,
                                            const std::vector<std::size_t>& computed,
                                            const std::vector<StreamInfo>& streams) {
-  std::vector<std::size_t> roots = reported;
-  const auto add = [&](const std::vector<std::size_t>& nodes) {
-    roots.insert(roots.end(), nodes.begin(), nodes.end());
-  };
-  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs}) add(*set);
-  if (roots.empty())
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) roots.push_back(i);
-  for (const auto* set : {&graph.features, &graph.labels}) add(*set);
-  const auto order = graph::evaluation_order(graph, roots), needed = graph::execution_order(graph, computed);
+  const auto order = graph::evaluation_order(graph, graph::roots_of(graph, reported));
+  const auto needed = graph::execution_order(graph, computed);
   const auto values = graph::infer_graph(graph, order);
   std::vector<Network::Input> inputs;
   for (const std::size_t n : order) {
@@ -233,7 +226,6 @@ bool check_streams(const ActionContext& context, const char* block, const Reader
   std::vector<std::string> names;
   for (const auto& s : streams) names.push_back(s.name);
   for (const Network::Input& input : inputs) {
-    const std::size_t elements = input.shape.elements();
     const auto stream = std::ranges::find(streams, input.name, &StreamInfo::name);
     if (stream == streams.end()) {
       const std::string near = nearest(input.name, names);
@@ -241,17 +233,8 @@ bool check_streams(const ActionContext& context, const char* block, const Reader
                       near.empty()
                           ? fmt::format("the reader has: {}", fmt::join(names, ", "))
                           : fmt::format("streams and inputs are matched by name: is '{}' meant for it?", near));
-    } else if (stream->dim != elements) {
-      context.problem(
-          where,
-          fmt::format("the reader's stream '{}' has dimension {}, but the network's input '{}' is {} ({} elements)",
-                      stream->name, stream->dim, input.name, to_string(input.shape), elements),
-          fmt::format("a reader that delivers {} values, or a network with an input of {}", elements, stream->dim));
-    } else if (input.sparse && !stream->sparse) {
-      context.problem(
-          where,
-          fmt::format("the network's input '{}' is declared sparse, but the reader delivers it dense", input.name),
-          "read it with format = \"sparse\", or declare it with Input");
+    } else if (auto d = misfit(input, *stream)) {
+      context.problem(where, std::move(d->message), std::move(d->fix));
     }
   }
   return context.problems->count() == before;
@@ -314,12 +297,12 @@ void check_criterion(const ActionContext& context, const SgdOptions& sgd, Networ
   if (sgd.max_epochs == 0 || network.parameters().slices.empty() || network.trains()) return;
   const NodeResult criterion = network.criterion();
   const auto node = std::ranges::find(network.graph().nodes, criterion.name, &graph::Node::name);
-  throw ConfigError(
-      sgd.train_criterion_node.empty() ? node->where
-                                       : context.command.block("SGD").value("trainCriterionNodeName").where,
-      fmt::format("the training criterion '{}' ({}) has no gradient, so no parameter would be trained", criterion.name,
-                  criterion.operation),
-      "name a criterion such as CrossEntropyWithSoftmax in criterionNodes or trainCriterionNodeName");
+  throw ConfigError(sgd.train_criterion_node.empty()
+                        ? node->where
+                        : context.command.block("SGD").value("trainCriterionNodeName").where,
+                    fmt::format("the training criterion '{}' ({}) has no gradient, so no parameter would be trained",
+                                criterion.name, criterion.operation),
+                    "name a criterion such as CrossEntropyWithSoftmax in criterionNodes or trainCriterionNodeName");
 }
 
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,

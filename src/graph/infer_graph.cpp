@@ -155,6 +155,16 @@ std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<s
   return ordered(graph, roots, false);
 }
 
+std::vector<std::size_t> roots_of(const Graph& graph, std::vector<std::size_t> reported) {
+  std::vector<std::size_t> roots = std::move(reported);
+  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
+    roots.insert(roots.end(), set->begin(), set->end());
+  if (roots.empty())  // as where a script loads a model and adds nodes that only an action names
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) roots.push_back(i);
+  for (const auto* set : {&graph.features, &graph.labels}) roots.insert(roots.end(), set->begin(), set->end());
+  return roots;
+}
+
 namespace {
 
 // One operand cannot have a value per sample and another one for all.

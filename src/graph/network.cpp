@@ -67,13 +67,7 @@ std::vector<std::size_t> Network::Impl::criterion_roots() const {
 }
 
 void Network::Impl::infer() {
-  std::vector<std::size_t> roots = criterion_roots();
-  for (const auto* set : {&graph.criteria, &graph.evaluations, &graph.outputs})
-    roots.insert(roots.end(), set->begin(), set->end());
-  if (roots.empty())  // as where a script loads a model and adds nodes that only an action names
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) roots.push_back(i);
-  for (const auto* set : {&graph.features, &graph.labels}) roots.insert(roots.end(), set->begin(), set->end());
-  order = graph::evaluation_order(graph, roots);
+  order = graph::evaluation_order(graph, graph::roots_of(graph, criterion_roots()));
   values = graph::infer_graph(graph, order);
   adopt_other_nodes();
 }
@@ -158,24 +152,28 @@ std::vector<Network::Input> Network::inputs_for(const std::vector<std::string>& 
   return impl_->inputs_of(roots);
 }
 
+std::optional<Diagnostic> misfit(const Network::Input& input, const StreamInfo& stream) {
+  const std::size_t elements = input.shape.elements();
+  if (stream.dim != elements)
+    return Diagnostic{
+        {},
+        fmt::format("the reader's stream '{}' has dimension {}, but the network's input '{}' is {} ({} elements)",
+                    stream.name, stream.dim, input.name, to_string(input.shape), elements),
+        fmt::format("a reader that delivers {} values, or a network with an input of {}", elements, stream.dim)};
+  if (input.sparse && !stream.sparse)
+    return Diagnostic{
+        {},
+        fmt::format("the network's input '{}' is declared sparse, but the reader delivers it dense", input.name),
+        "read it with format = \"sparse\", or declare it with Input"};
+  return {};
+}
+
 void Network::bind(const std::vector<StreamInfo>& streams) {
   Impl& m = *impl_;
-  for (const auto index : m.order) {
-    const graph::Node& node = m.graph.nodes[index];
-    if (node.operation != "InputValue") continue;
-    const auto stream =
-        std::find_if(streams.begin(), streams.end(), [&](const auto& s) { return s.name == node.name; });
+  for (const Input& input : m.inputs_of(m.order)) {
+    const auto stream = std::ranges::find(streams, input.name, &StreamInfo::name);
     if (stream == streams.end()) continue;
-    const std::size_t elements = m.values[index].shape.elements();
-    if (stream->dim != elements)
-      throw Error(
-          fmt::format("the reader's stream '{}' has dimension {}, but the network's input '{}' is {} ({} elements)",
-                      stream->name, stream->dim, node.name, to_string(m.values[index].shape), elements));
-    if (graph::flag(node, "sparse", false) && !stream->sparse)
-      throw Error(
-          fmt::format("the network's input '{}' is declared sparse, but the reader delivers it dense; read it with "
-                      "format = \"sparse\" or declare it with Input",
-                      node.name));
+    if (const auto d = misfit(input, *stream)) throw Error(fmt::format("{}\nfix: {}", d->message, d->fix));
   }
   const auto need = [&](const std::vector<std::size_t>& roots) {
     for (const auto& input : m.inputs_of(roots))

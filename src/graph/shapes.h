@@ -51,6 +51,8 @@ std::vector<std::size_t> evaluation_order(const Graph& graph, const std::vector<
 // The same without nodes needed only for statistics: their values are in the model and their inputs are not read.
 std::vector<std::size_t> execution_order(const Graph& graph, const std::vector<std::size_t>& roots);
 bool is_statistic(const Node& node);  // Mean, InvStdDev
+// What a network evaluates: the nodes `reported`, and those that the graph tags.
+std::vector<std::size_t> roots_of(const Graph& graph, std::vector<std::size_t> reported);
 
 // The operands of an operation that are on different dynamic axes.
 class MixedAxes : public ConfigError {

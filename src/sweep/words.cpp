@@ -10,7 +10,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/model_names.h"
+#include "base/file_names.h"
 #include "base/pattern.h"
 #include "base/trimmed.h"
 #include "config/command_line.h"

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/file_names.h"
 #include "base/host.h"
 #include "train/metrics/event_file.h"
 #include "train/metrics/metrics.h"
@@ -30,10 +31,9 @@ constexpr const char* kEventFile = "events.out.tfevents.";
 
 // "net.dnn.5f3a91c2": a model of the same name in another folder has another number. Both folders may move together.
 std::string name_of_run(const std::string& folder, const std::string& model_path) {
-  const fs::path from = fs::weakly_canonical(fs::absolute(folder)),
-                 model = fs::weakly_canonical(fs::absolute(model_path));
+  const fs::path model = same_file(model_path);
   return fmt::format("{}.{:08x}", model.filename().string(),
-                     event_file::crc32c(model.lexically_relative(from).string()));
+                     event_file::crc32c(model.lexically_relative(same_file(folder)).string()));
 }
 
 double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
