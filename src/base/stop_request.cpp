@@ -58,10 +58,22 @@ void on_signal(int number) {
   errno = saved;
 }
 
+// Blocks or unblocks the signals in this thread and in OpenMP's threads. While they are blocked, a thread that existed
+// before takes them: the watchdog's. The matrix products of oneDNN 2.6 for AVX-512 use the stack pointer as a data
+// pointer, and a signal handler that interrupts them overwrites the data.
+void mask_in_computing_threads(int how) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : kSignals) sigaddset(&signals, number);
+#pragma omp parallel
+  pthread_sigmask(how, &signals, nullptr);
+}
+
 }  // namespace
 
 // What was asked and decided in the training before stays: it stops this one, too.
 StopSignals::StopSignals() {
+  mask_in_computing_threads(SIG_BLOCK);
   fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -76,6 +88,7 @@ StopSignals::StopSignals() {
 // A run that stops has one way to end: the same signal may come again, passed on by a launcher.
 StopSignals::~StopSignals() {
   for (std::size_t i = 0; i < kSignals.size() && decided_by == 0; ++i) sigaction(kSignals[i], &before[i], nullptr);
+  mask_in_computing_threads(SIG_UNBLOCK);
   if (const int wake = fd.exchange(-1); wake >= 0) close(wake);
 }
 
