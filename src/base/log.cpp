@@ -2,6 +2,7 @@
 // The one writer. Messages may come from the prefetch thread, hence the mutex.
 #include "tutti/log.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -208,7 +209,9 @@ void open(const Settings& settings) {
   const std::filesystem::path path(settings.path);
   std::error_code ignored;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-  w.file.reset(std::fopen(settings.path.c_str(), settings.append ? "a" : "w"));
+  // Lines go to the end of the file also after another program has emptied it (logrotate's copytruncate).
+  const int fd = ::open(settings.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | (settings.append ? 0 : O_TRUNC), 0666);
+  if (fd >= 0) w.file.reset(::fdopen(fd, "a"));
   if (!w.file) throw Error(fmt::format("cannot write the log file '{}': {}", settings.path, std::strerror(errno)));
 }
 
