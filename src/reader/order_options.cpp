@@ -39,16 +39,17 @@ void describe_window(config::Fields& f, std::int64_t& window, std::string_view d
 }  // namespace
 
 void OrderOptions::describe(config::Fields& f, std::string_view window_doc) {
+  // Before the block is read, `shuffle` is what the action decides.
   f.choice("randomize", shuffle,
            {{"true", true},
             {"false", false},
-            {"auto", true},
+            {"auto", shuffle},
             {"none", false},
             {"yes", true},
             {"no", false},
             {"1", true},
             {"0", false}},
-           "shuffle the sequences in each sweep; actions other than train keep the order of the file");
+           "shuffle the sequences in each sweep; auto, the default: only in training");
   f("randomizationSeed", seed, "seed of the shuffle; 0 = CNTK's order");
   if (!window_doc.empty()) describe_window(f, window, window_doc);
 }

@@ -30,6 +30,9 @@ class SequenceSource {
   // By which name a CompositeDataReader finds this sequence in other files; without names of their own sequences count
   // from 0. Only asked for after index().
   virtual std::string key(std::uint32_t sequence) { return std::to_string(sequence); }
+  // For sources whose sequences are single frames of utterances: if this frame is the last one of its utterance, the
+  // key that a further frame would have, else "".
+  virtual std::string key_behind(std::uint32_t sequence) { return (void)sequence, std::string(); }
   // Where the sequence stands, for messages: "train_map.txt:17".
   virtual std::string place(std::uint32_t sequence) { return "sequence " + std::to_string(sequence); }
 };

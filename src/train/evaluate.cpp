@@ -30,7 +30,7 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
   EvaluationRun run;
   run.sums.resize(names.size());
   auto since = run.sums;
-  std::int64_t samples_since = 0, first = 1;
+  std::int64_t samples_since = 0, first = 1, planned = 0;
 
   // Interval sums are over all ranks, so the ranks communicate only when a line is due.
   const auto close_interval = [&](bool show) {
@@ -53,11 +53,14 @@ EvaluationRun evaluate(Network& network, Reader& reader, Communicator& world, co
     const auto values = what == EvaluationOf::criterion_first ? criterion_first(metrics) : metrics.evaluations;
     for (std::size_t i = 0; i < since.size(); ++i) since[i].sum += values[i].sum, since[i].count += values[i].count;
     samples_since += batch->samples;
+    planned += batch->global_samples;
     ++run.minibatches;
     if (lines.interval > 0 && (run.minibatches <= lines.first || run.minibatches % lines.interval == 0))
       close_interval(true);
   }
   close_interval(lines.interval > 0 && first <= run.minibatches);
+  if (run.samples < planned)
+    log::warning(fmt::format("{} of {} samples were skipped: their data are damaged", planned - run.samples, planned));
   return run;
 }
 

@@ -59,10 +59,11 @@ class Hdf5Writer {
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       std::vector<Bytef> packed(100, 7);
       uLongf size = packed.size();
-      if (!chunks[i].empty())
+      if (!chunks[i].empty()) {
         ASSERT_EQ(compress(packed.data(), &size, reinterpret_cast<const Bytef*>(chunks[i].data()),
                            chunks[i].size() * sizeof(float)),
                   Z_OK);
+      }
       const hsize_t place[] = {2 * i, 0};
       EXPECT_GE(H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, packed.data()), 0);
     }

@@ -261,6 +261,59 @@ TEST(Htk, BrokenLabelsAreNamedAndTolerated) {
   expect_error(many, {"3 states, more than labelDim = 2"});
 }
 
+// Joined files, times in frames, and a fourth column that is the class.
+TEST(Htk, FormsOfLabels) {
+  const Corpus corpus;
+  const std::string b = "\"*/b.lab\"\n0 2 1\n.\n";
+  const struct {
+    std::string a;
+    std::vector<std::int32_t> classes;
+  } cases[] = {{"#!MLF!#\n\"*/a.lab\"\n0 1 0\n1 3 2\n.\n\n#!MLF!#\n", {0, 2, 2}},
+               {"#!MLF!#\n\"*/a.lab\"\n0 " + time(1) + " 0\n" + time(1) + " " + time(1) + " 1\n" + time(1) + " " +
+                    time(3) + " 2\n.\n",
+                {0, 2, 2}},
+               {"#!MLF!#\n\"*/a.lab\"\n0 " + time(2) + " s4 2\n" + time(2) + " " + time(3) + " 2 1\n.\n", {2, 2, 1}},
+               {"#!MLF!#\n\"*/a.lab\"\n0 1 2 -7\n1 2 1 0.5\n2 3 0 1 2\n.\n", {2, 1, 0}}};
+  auto o = features(corpus.list.path(), 1);
+  for (const auto& c : cases) {
+    const TemporaryFile labels(c.a + b);
+    o.labels = {{"y", {{labels.path()}, "", 3, true}}};
+    auto expected = c.classes;
+    expected.insert(expected.end(), {1, 1});
+    EXPECT_EQ(copy(Everything(o).batch->streams[1].indices), expected) << c.a;
+  }
+  const auto error = [&](const std::string& lines, const std::vector<std::string>& parts) {
+    const TemporaryFile labels("#!MLF!#\n\"*/a.lab\"\n" + lines + ".\n" + b);
+    o.labels = {{"y", {{labels.path()}, "", 3, true}}};
+    expect_error(o, parts);
+  };
+  error("0 1 0\n2 3 1\n", {":4:", "from 2 to 3", "ended at 1"});
+  error("0 3 sil 3\n", {":3:", "'3' is not a class from 0 to 2"});
+  error("0 1 0\n#!MLF!#\n", {":4:", "the utterance 'a' has no end"});
+}
+
+TEST(Htk, LongUtterancesAreLeftOutWithAWarning) {
+  const Corpus corpus;
+  auto o = features(corpus.list.path(), 1);
+  o.longest = 2;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{4, 5}));
+  expect_parts(testing::internal::GetCapturedStderr(),
+               {"maxUtteranceLength = 2 leaves out 1 of 2 utterances", "fix: "});
+  o.frame_mode = true;  // a sequence is one frame
+  EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 5}));
+}
+
+TEST(Htk, UtterancesWithoutFramesAreCounted) {
+  const TemporaryFile good(htk_file({1, 2}, 1)), empty(htk_file({}, 1));
+  const TemporaryFile list(fmt::format("a={}\nb={}\n", good.path(), empty.path()));
+  auto o = features(list.path(), 1);
+  o.max_errors = 5, o.trace_level = 1;
+  testing::internal::CaptureStderr();
+  Everything e(o);
+  expect_parts(testing::internal::GetCapturedStderr(), {"1 error tolerated (maxErrors = 5), 1 sequence left out"});
+}
+
 TEST(Htk, Blocks) {
   const Corpus corpus;
   const auto make = [](const std::string& settings, const std::string& action = "train") {
@@ -337,6 +390,23 @@ TEST(Htk, Deserializers) {
     EXPECT_EQ(copy(batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 5}));
     EXPECT_EQ(copy(batch->streams[1].indices), (std::vector<std::int32_t>{0, 1, 1, 2, 2}));
   }
+  // Labels that go on behind the last frame are an error in frame mode, too; no frame of the utterance is used.
+  const TemporaryFile longer("#!MLF!#\n\"dir/a.lab\"\n0 4 0\n.\n\"b.lab\"\n0 2 1\n.\n");
+  const auto longer_labels = [&](const std::string& settings) {
+    return make_reader(
+        config::record_from_text("reader=[readerType=CompositeDataReader;frameMode=true;" + settings +
+                                     "\ndeserializers=([type=HTKFeatureDeserializer;input=[x=[scpFile=\"" +
+                                     list.path() + "\";dim=1]]]:[type=HTKMLFDeserializer;input=[y=[mlfFile=\"" +
+                                     longer.path() + "\";dim=3]]])]",
+                                 "run.cntk")
+            .block("reader"),
+        {.action = "test"});
+  };
+  expect_parts(error_of([&] { longer_labels("")->sweep_samples(); }),
+               {list.path() + ":1 frame 2: this is the last frame of its utterance", "'dir/a#3'"});
+  const auto shorter = longer_labels("maxErrors=1");
+  shorter->start_epoch({.minibatch = 100});
+  EXPECT_EQ(copy(shorter->next()->streams[0].dense), (std::vector<float>{4, 5}));
   const auto written = make("maxErrors=9;frameMode=true", "", "input", "write");
   written->start_epoch({.minibatch = 100});
   EXPECT_EQ(written->next()->sequences, 2) << "a writer needs whole utterances";

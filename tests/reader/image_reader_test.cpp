@@ -173,6 +173,34 @@ TEST_F(ImageReaderTest, TenViewsOfEachImage) {
         EXPECT_NEAR(all[v].image[row * 9 + x], all[v + 5].image[row * 9 + 8 - x], 1) << v;
 }
 
+// 75 * 0.9 is 67.5, but the ratio is a float, which is a little less than 0.9.
+TEST_F(ImageReaderTest, RatiosAreFloats) {
+  const Picture p = numbered(75, 75, 1);
+  folder_.write("a.png", png_of(p));
+  const std::string map = folder_.write("map.txt", ".../a.png\t0\n");
+  const auto crop = reader("readerType=ImageReader\nfile=\"" + map +
+                               "\"\nx=[width=67\nheight=67\nchannels=1\nsideRatio=0.9]\ny=[labelDim=3]",
+                           "test");
+  const auto image = read_images(*crop, {})[0][0].image;
+  for (std::size_t y = 0; y < 67; ++y)
+    for (std::size_t x = 0; x < 67; ++x) ASSERT_EQ(image[x + 67 * y], p.at(x + 4, y + 4)) << x << ' ' << y;
+}
+
+TEST_F(ImageReaderTest, FoldersThatLackAClass) {
+  folder_.write("cat/a.png", png_of(plain(9, 8, 1, 2, 3)));
+  folder_.write("dog/a.png", png_of(plain(9, 8, 1, 2, 3)));
+  const auto logged = [&] {
+    testing::internal::CaptureStderr();
+    reader(block(folder_.path()), "test")->sweep_samples();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string warning = logged();
+  EXPECT_NE(warning.find("has 2 sub-folders, but labelDim = 3"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("fix: give every class a sub-folder"), std::string::npos) << warning;
+  std::filesystem::create_directories(folder_.path("ant"));
+  EXPECT_EQ(logged(), "");
+}
+
 TEST_F(ImageReaderTest, FoldersOfClasses) {
   for (const char* name : {"b/2.png", "b/1.png", "a/x.png", "c/.hidden", "c/z.png"})
     folder_.write(name, png_of(plain(9, 8, static_cast<std::uint8_t>(name[2]), 0, 0)));

@@ -190,6 +190,19 @@ TEST_F(TransformTest, ScaleModes) {
       }
 }
 
+// The scaled side is a rounded product: 325 * 224 / 320 = 227.5 is 228, and 77 * 10 / 308 = 2.5 is 3.
+TEST_F(TransformTest, ScaledSidesAreRoundedAsInCntk) {
+  const Picture wide = numbered(325, 320, 1), flat = numbered(308, 77, 1);
+  const auto whole = resized(wide, 228, 224, Interpolation::linear);
+  const auto crop = numbers(make_scale({.width = 224, .height = 224, .mode = ScaleMode::crop}), wide);
+  ASSERT_EQ(crop.size(), 224u * 224);
+  for (std::size_t y = 0; y < 224; ++y)
+    for (std::size_t x = 0; x < 224; ++x) ASSERT_EQ(crop[y * 224 + x], whole[y * 228 + 2 + x]) << x << ' ' << y;
+  const auto rows = resized(flat, 10, 3, Interpolation::linear);
+  const auto pad = numbers(make_scale({.width = 10, .height = 10, .mode = ScaleMode::pad, .pad_value = 9}), flat);
+  for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(pad[i], i < 30 || i >= 60 ? 9 : rows[i - 30]) << i;
+}
+
 TEST_F(TransformTest, ThreadsAreNotBlownUp) {
   ScaleSettings s;
   s.mode = ScaleMode::crop;

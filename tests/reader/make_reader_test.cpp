@@ -52,6 +52,8 @@ TEST(MakeReader, RandomizeDependsOnTheAction) {
   EXPECT_EQ(first_values(*make(block + ";randomize=none").reader), in_order);
   EXPECT_EQ(first_values(*make(block + ";randomize=false").reader), in_order);
   EXPECT_NE(first_values(*make(block + ";randomize=true", "test").reader), in_order);
+  EXPECT_NE(first_values(*make(block + ";randomize=auto").reader), in_order);
+  EXPECT_EQ(first_values(*make(block + ";randomize=auto", "test").reader), in_order);
   EXPECT_EQ(first_values(*make(block + ";randomize=true", "write").reader), in_order) << "as in CNTK";
   EXPECT_NE(first_values(*make(block + ";randomizationSeed=3").reader), first_values(*make(block).reader));
 }

@@ -118,7 +118,23 @@ std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
     budget_.fault(fmt::format("{}: {} has no sequence with the key '{}'", first.place(i), name_of(p, other), key),
                   "every deserializer must have all sequences of the first one; incomplete sequences are skipped");
   }
+  drop_shorter(p, table, match);
   return match;
+}
+
+// Utterances, frame by frame, that are longer in part p than in the first one.
+void CompositeSource::drop_shorter(std::size_t p, KeyTable& table, std::vector<std::uint32_t>& match) {
+  SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
+  for (std::uint32_t i = 0; i < match.size(); ++i) {
+    const std::string behind = first.key_behind(i);
+    const auto further = behind.empty() ? std::nullopt : table.find(KeyTable::canonical(behind, numeric_keys_));
+    if (!further) continue;
+    budget_.fault(fmt::format("{}: this is the last frame of its utterance, but {} has a further one, '{}' ({})",
+                              first.place(i), name_of(p, other), behind, other.place(*further)),
+                  "an utterance has as many frames in every deserializer; others are skipped");
+    match[i] = none;
+    for (std::uint32_t j = i; j > 0 && first.key_behind(j - 1).empty(); --j) match[j - 1] = none;
+  }
 }
 
 void CompositeSource::join(std::vector<std::vector<std::uint32_t>> matches) {

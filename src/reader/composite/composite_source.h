@@ -63,6 +63,7 @@ class CompositeSource final : public SequenceSource {
   }
   bool keys_agree(std::size_t part) const;
   std::vector<std::uint32_t> match(std::size_t part);
+  void drop_shorter(std::size_t part, KeyTable&, std::vector<std::uint32_t>& match);
   void join(std::vector<std::vector<std::uint32_t>> matches);
   void add_up();
   bool read_parts();

@@ -30,6 +30,22 @@ bool cut_range(std::string_view& text, std::optional<std::pair<std::uint32_t, st
 
 }  // namespace
 
+// Without a prefix, "..." at the start of a path is the directory of the list.
+bool read_scp_entry(const HtkFeatureOptions& options, std::string_view line, ScpEntry& e) {
+  const std::size_t equals = line.find('=');
+  if (!cut_range(line, e.frames) || line.empty() || equals == 0 || equals + 1 == line.size()) return false;
+  const bool named = equals != std::string_view::npos;
+  e.path = named ? line.substr(equals + 1) : line;
+  e.key = without_extension(named ? std::string(line.substr(0, equals)) : e.path);
+  if (const std::string& prefix = options.prefix; !prefix.empty()) {
+    if (e.path.front() != '/') e.path = prefix + (prefix.ends_with('/') ? "" : "/") + e.path;
+  } else if (e.path.starts_with(".../")) {
+    const std::string folder = std::filesystem::path(options.scp).parent_path().string();
+    e.path = (folder.empty() ? std::string(".") : folder) + e.path.substr(3);
+  }
+  return true;
+}
+
 HtkFeatures::HtkFeatures(const std::string& name, HtkFeatureOptions options, FaultBudget& budget)
     : UtteranceStream({name, static_cast<std::size_t>(options.dim), false}), options_(std::move(options)) {
   const std::string& scp = options_.scp;
@@ -38,7 +54,7 @@ HtkFeatures::HtkFeatures(const std::string& name, HtkFeatureOptions options, Fau
       budget.fault({line_place(scp, number, line, 0, line.size()), std::move(message), std::move(fix)});
     };
     ScpEntry e;
-    if (!read_entry(line, e))
+    if (!read_scp_entry(options_, line, e))
       return fault(fmt::format("'{}' names no utterance", line),
                    "a line is [logical.name=]file[firstFrame,lastFrame], both frames inclusive");
     try {
@@ -54,23 +70,6 @@ HtkFeatures::HtkFeatures(const std::string& name, HtkFeatureOptions options, Fau
                   fmt::format("a second utterance with the name '{}'", utterances_[u].key),
                   "names are what streams are joined by; give each utterance its own: name=file"});
   });
-}
-
-// False when the line of the script names no utterance. Without a prefix, "..." at the start of a path is the directory
-// of the list.
-bool HtkFeatures::read_entry(std::string_view line, ScpEntry& e) const {
-  const std::size_t equals = line.find('=');
-  if (!cut_range(line, e.frames) || line.empty() || equals == 0 || equals + 1 == line.size()) return false;
-  const bool named = equals != std::string_view::npos;
-  e.path = named ? line.substr(equals + 1) : line;
-  e.key = without_extension(named ? std::string(line.substr(0, equals)) : e.path);
-  if (const std::string& prefix = options_.prefix; !prefix.empty()) {
-    if (e.path.front() != '/') e.path = prefix + (prefix.ends_with('/') ? "" : "/") + e.path;
-  } else if (e.path.starts_with(".../")) {
-    const std::string folder = std::filesystem::path(options_.scp).parent_path().string();
-    e.path = (folder.empty() ? std::string(".") : folder) + e.path.substr(3);
-  }
-  return true;
 }
 
 std::uint32_t HtkFeatures::file(const std::string& path) {

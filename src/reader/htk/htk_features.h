@@ -24,6 +24,15 @@ struct HtkFeatureOptions {
   void describe(config::Fields& f);
 };
 
+// A line of a script file.
+struct ScpEntry {
+  std::string key;   // the logical name, else the file's, without extension
+  std::string path;  // of the file
+  std::optional<std::pair<std::uint32_t, std::uint32_t>> frames;  // first and last
+};
+// Reads the line with the settings of the stream: scp and prefix. False when it names no utterance.
+bool read_scp_entry(const HtkFeatureOptions&, std::string_view line, ScpEntry&);
+
 class HtkFeatures final : public UtteranceStream {
  public:
   // Reads the list and the headers of all its files; skips and counts unusable utterances.
@@ -39,12 +48,6 @@ class HtkFeatures final : public UtteranceStream {
     std::string path;
     HtkHeader header;
   };
-  struct ScpEntry {
-    std::string key;   // the logical name, else the file's, without extension
-    std::string path;  // of the file
-    std::optional<std::pair<std::uint32_t, std::uint32_t>> frames;  // first and last
-  };
-  bool read_entry(std::string_view line, ScpEntry&) const;
   void add(const ScpEntry&, std::size_t line);
   std::uint32_t file(const std::string& path);
   void decide_context(const File&);

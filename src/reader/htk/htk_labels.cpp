@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Master label files: "#!MLF!#", then per utterance its quoted name, lines of start, end and state, and a full stop.
+// A file may consist of several such files, one after the other.
 #include "reader/htk/htk_labels.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,9 @@
 namespace tutti::reader {
 namespace {
 
+constexpr std::string_view head_line = "#!MLF!#";
 constexpr std::uint64_t frame_time = 100'000;  // 10 ms in units of 100 ns
+std::uint64_t frame_at(std::uint64_t time) { return (time + frame_time / 2) / frame_time; }
 
 std::string_view base_name(std::string_view key) {
   const std::size_t slash = key.find_last_of("/\\");
@@ -41,7 +44,7 @@ class HtkLabels::Parser {
       while (!line_.empty() && is_blank(line_.back())) line_.remove_suffix(1);
       if (line_.empty()) continue;
       if (!head) {
-        head = line_ == "#!MLF!#";
+        head = line_ == head_line;
         if (!head) {
           fault("a master label file starts with #!MLF!#", {});
           return;
@@ -69,12 +72,14 @@ class HtkLabels::Parser {
   }
 
   void take_line() {
-    if (line_.front() == '"') {
+    const bool begins = line_.front() == '"';
+    if (begins || line_ == head_line) {
       if (open_) {
         fault(fmt::format("the utterance '{}' has no end", now_.key), "an utterance ends with a line '.'");
         drop();
       }
-      begin();
+      skipping_ = false;
+      if (begins) begin();
     } else if (!open_) {
       if (!skipping_) fault("a line outside an utterance", "an utterance begins with its name in quotes");
       if (line_ == ".") skipping_ = false;
@@ -98,7 +103,6 @@ class HtkLabels::Parser {
             labels_.runs_.size(),
             any};
     open_ = true;
-    skipping_ = false;
   }
 
   void finish() {
@@ -116,27 +120,33 @@ class HtkLabels::Parser {
     const std::string_view from = take_word(rest), to = take_word(rest), state = take_word(rest);
     std::uint64_t begin = 0, end = 0;
     if (state.empty() || !read_whole(from, begin) || !read_whole(to, end)) {
-      fault("this is no line of a label: start, end, state", "times are whole numbers of 100 ns");
+      fault("this is no line of a label: start, end, state", "start and end are whole numbers of 100 ns, or of frames");
       return false;
     }
-    begin = (begin + frame_time / 2) / frame_time;
-    end = (end + frame_time / 2) / frame_time;
+    // As in CNTK, start and end that are less than a frame's time apart are frame numbers. An exception: if they
+    // continue the segment before only as times, they are times of a segment shorter than a frame.
+    if (end - begin >= frame_time - 1 || (now_.frames > 0 && frame_at(begin) == now_.frames))
+      begin = frame_at(begin), end = frame_at(end);
     if (begin != now_.frames || end < begin || end > UINT32_MAX / 2) {
       fault(fmt::format("the segment covers the frames from {} to {}, but the one before ended at {}", begin, end,
                         now_.frames),
-            "segments follow each other without gaps, in frames of 100000 x 100 ns");
+            "segments follow each other without gaps, in units of 100 ns (a frame is 100000) or in frames");
       return false;
     }
     std::int32_t label = 0;
-    if (!find_class(state, label)) return false;
+    if (!find_class(state, rest, label)) return false;
     if (end > begin) labels_.runs_.push_back({static_cast<std::uint32_t>(end), label});
     now_.frames = static_cast<std::uint32_t>(end);
     return true;
   }
 
-  bool find_class(std::string_view state, std::int32_t& label) {
+  // `rest`: the columns behind the state.
+  bool find_class(std::string_view state, std::string_view rest, std::int32_t& label) {
     const HtkLabelOptions& o = labels_.options_;
     if (o.mapping.empty()) {
+      // A fourth column that is a class number counts; it may also be a score.
+      const std::string_view fourth = take_word(rest);
+      if (rest.empty() && read_whole(fourth, label) && label >= 0) state = fourth;
       const bool number = read_whole(state, label);
       if (number && label >= 0 && label < o.dim) return true;
       fault(fmt::format("the state '{}' is not a class from 0 to {}", state, o.dim - 1),

@@ -35,7 +35,8 @@ void HtkLabelOptions::describe(config::Fields& f) {
   f("mlfFile", files, "master label file, or several");
   f("mlfFileList", list, "or a text file with one path of such a file per line");
   f("labelMappingFile", mapping,
-    "file with one state name per line, whose number is the class; without it states are class numbers");
+    "file with one state name per line, whose number is the class; without it the fourth column is the class, or else "
+    "the state is");
   f("labelDim", dim, "number of classes");
   f.alias("dim", "labelDim");
   f.required("labelDim");
@@ -56,7 +57,7 @@ void HtkReaderOptions::describe(config::Fields& f) {
   f("frameMode", frame_mode, "every frame is a sample of its own; false: an utterance is a sequence");
   order.describe(f);
   f("readMethod", method, "blockRandomize, rollingWindow (the same here), or none for the order of the list");
-  f("maxUtteranceLength", longest, "utterances with more frames are skipped");
+  f("maxUtteranceLength", longest, "with frameMode = false: utterances with more frames are skipped, with a warning");
   f(sequences_key, lanes,
     "of HTKMLFReader: utterances of a minibatch, whatever their lengths; 0 or absent = as many as minibatchSize "
     "frames; "
@@ -151,6 +152,8 @@ Made read_htk(const config::Record& block, const std::string& title, const Reade
   if (o->features.empty() && o->labels.empty())
     context.problems->add(Diagnostic{block.where(), fmt::format("{} has no streams", title),
                                      "add features = [ scpFile = ... ; dim = ... ]"});
+  if (o->frame_mode && context.action != "write")
+    note_no_effect(block, "maxUtteranceLength", "on single frames", "frameMode = false", context);
   take_whole_utterances(*o, context);
   // The old reader has as many lanes as it is told, each of minibatchSize steps.
   Truncation truncation;

@@ -30,10 +30,12 @@ const SequenceIndex& HtkSource::index() {
   // The first stream defines the utterances and their order.
   while (primary_ + 1 < streams_.size() && streams_[primary_]->expands()) ++primary_;
   for (std::size_t u = 0; u < streams_[primary_]->utterances(); ++u) join(u, primary_);
-  if (too_long_ > 0 && options_.trace_level >= 1)
+  if (too_long_ > 0)
     log::warning(
-        fmt::format("{} utterances are longer than maxUtteranceLength = {} and left out", too_long_, options_.longest));
-  budget_.summarize(dropped_);
+        fmt::format("maxUtteranceLength = {} leaves out {} of {} utterances, which have more frames. fix: a "
+                    "larger maxUtteranceLength keeps them",
+                    options_.longest, too_long_, streams_[primary_]->utterances()));
+  budget_.summarize(dropped_ + streams_[primary_]->dropped_names());
   if (utterances_.empty()) throw ConfigError({}, "the HTK data have no usable utterance", "see docs/readers/speech.md");
   add_to_index();
   std::uint64_t bytes = 0;
@@ -47,7 +49,7 @@ void HtkSource::join(std::size_t u, std::size_t primary) {
   const UtteranceStream& first = *streams_[primary];
   Joined j;
   j.frames = first.frames(u);
-  if (options_.longest > 0 && j.frames > options_.longest) {
+  if (!options_.frame_mode && options_.longest > 0 && j.frames > options_.longest) {
     ++too_long_;
     return;
   }
@@ -111,6 +113,12 @@ std::string HtkSource::key(std::uint32_t sequence) {
   const auto [u, frame] = find(sequence);
   const std::string name(streams_[primary_]->key(utterances_[u].parts[primary_]));
   return options_.frame_mode ? fmt::format("{}#{}", name, frame) : name;
+}
+
+std::string HtkSource::key_behind(std::uint32_t sequence) {
+  const auto [u, frame] = find(sequence);
+  if (!options_.frame_mode || frame + 1 < utterances_[u].frames) return {};
+  return fmt::format("{}#{}", streams_[primary_]->key(utterances_[u].parts[primary_]), frame + 1);
 }
 
 std::string HtkSource::place(std::uint32_t sequence) {

@@ -21,7 +21,7 @@ struct HtkReaderOptions : DataLimits {
   bool frame_mode = true;
   RandomizeOptions order;
   std::string method = "blockRandomize";
-  std::int64_t longest = 10'000;  // utterance, in frames; longer ones are left out; 0 = any
+  std::int64_t longest = 10'000;  // utterance, in frames; longer sequences are left out; 0 = any
   config::Schedule<std::int64_t> lanes = 1;
   TruncationOptions truncation;
   void describe(config::Fields& f);
@@ -35,6 +35,7 @@ class HtkSource final : public SequenceSource {
   const SequenceIndex& index() override;  // reads lists, headers and labels
   void read(std::span<const std::uint32_t> sequences, Share&) override;
   std::string key(std::uint32_t sequence) override;
+  std::string key_behind(std::uint32_t sequence) override;
   std::string place(std::uint32_t sequence) override;
 
  private:

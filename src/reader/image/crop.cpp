@@ -123,15 +123,15 @@ Image padded(const ScaleSettings& s, const Image& from, Scratch& scratch) {
 
 Image scale(const ScaleSettings& s, const Image& from, Work& work) {
   if (s.mode == ScaleMode::fill) return work.resizer(from, s.width, s.height, s.interpolation, work.scratch);
-  const double x = static_cast<double>(s.width) / static_cast<double>(from.size.width);
-  const double y = static_cast<double>(s.height) / static_cast<double>(from.size.height);
+  // The product comes before the division, as in CNTK: a rounded quotient would be one pixel off at times.
+  const std::int64_t by_x = s.width * from.size.height, by_y = s.height * from.size.width;
   const bool cuts = s.mode == ScaleMode::crop;
-  const bool by_width = cuts ? x > y : x < y;
+  const bool by_width = cuts ? by_x > by_y : by_x < by_y;
   std::int64_t width = s.width, height = s.height;
   if (by_width) {
-    height = std::llround(static_cast<double>(from.size.height) * x);
+    height = std::llround(static_cast<double>(by_x) / static_cast<double>(from.size.width));
   } else {
-    width = std::llround(static_cast<double>(from.size.width) * y);
+    width = std::llround(static_cast<double>(by_y) / static_cast<double>(from.size.height));
   }
   width = cuts ? std::max(width, s.width) : std::clamp<std::int64_t>(width, 1, s.width);
   height = cuts ? std::max(height, s.height) : std::clamp<std::int64_t>(height, 1, s.height);

@@ -56,15 +56,14 @@ void ImageList::list_folder() {
     return names;
   };
   try {
-    std::int64_t label = 0;
     for (const auto& name : names_in(path_, true)) {
       for (const auto& image : names_in(fs::path(path_) / name, false)) {
         if (name.find_first_of("\t\n") != std::string::npos || image.find_first_of("\t\n") != std::string::npos)
           throw Error(
               fmt::format("reading the image folder '{}': a name in '{}' has a tab or a line end in it", path_, name));
-        folder_ += fmt::format(".../{}/{}\t{}\n", name, image, label);
+        folder_ += fmt::format(".../{}/{}\t{}\n", name, image, sub_folders_);
       }
-      ++label;
+      ++sub_folders_;
     }
   } catch (const fs::filesystem_error& e) {
     throw Error(fmt::format("reading the image folder '{}': {}", path_, e.code().message()));
@@ -102,6 +101,12 @@ std::optional<LineFault> ImageList::read_line(std::string_view line, Entry& entr
 
 void ImageList::scan(std::int64_t label_dim, FaultBudget& budget) {
   label_dim_ = label_dim;
+  if (!file_ && sub_folders_ != label_dim)
+    budget.warn({{},
+                 fmt::format("'{}' has {} sub-folders, but labelDim = {}: classes are numbered in the order of the "
+                             "sub-folders' names, so a missing or extra one shifts those after it",
+                             path_, sub_folders_, label_dim),
+                 "give every class a sub-folder, an empty one if it has no images; or list the images in a map"});
   offsets_.clear();
   numbers_.clear();
   std::uint32_t number = 0;

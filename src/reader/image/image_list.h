@@ -48,7 +48,8 @@ class ImageList {
   Kind kind_;
   std::string path_, directory_;
   std::optional<MappedFile> file_;
-  std::string folder_;     // the lines of a map that a folder amounts to
+  std::string folder_;  // the lines of a map that a folder amounts to
+  std::int64_t sub_folders_ = 0;
   std::string_view text_;  // of either
   std::int64_t label_dim_ = 0;
   bool keys_ = false;  // base64: the lines start with a key

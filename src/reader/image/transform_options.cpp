@@ -15,14 +15,15 @@ std::pair<T, T> ends(const config::Schedule<T>& s) {
   return {s.at(0), s.at(1)};
 }
 
-// A ratio or a range of ratios, "0.5" or "0.5:1".
+// A ratio or a range of ratios, "0.5" or "0.5:1". Rounded to float as in CNTK, which decides where a product with a
+// number of pixels is half-way: 75 * 0.9 is 67 pixels.
 Range ratio(config::Fields& f, std::string_view key, const config::Schedule<double>& s, bool may_be_absent) {
   if (s.empty()) return {};
   const auto [low, high] = ends(s);
   const bool absent = may_be_absent && low == 0 && high == 0;
   if (s.size() > 2 || (!absent && !(low > 0 && high <= 1 && low <= high)))
     f.problem(key, fmt::format("{} is a ratio or a range of ratios above 0 and up to 1", key), "0.8, or 0.5:1");
-  return {low, high};
+  return {static_cast<float>(low), static_cast<float>(high)};
 }
 
 }  // namespace
