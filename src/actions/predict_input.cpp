@@ -150,11 +150,30 @@ double scale_factor(const CommandWords& words) {
   return factor;
 }
 
-// Images whose values are multiplied by a factor.
-class ScaledImages final : public Reader {
+// The images that the temporary list names, in its order.
+struct ImageFiles {
+  std::string list;
+  std::vector<std::string> files;
+  // Calls `read`. Errors name the file of the image, not the line of the list, which the user does not know.
+  template <class Read>
+  auto name_in_errors(const Read& read) const {
+    try {
+      return read();
+    } catch (const ConfigError& e) {
+      for (const Diagnostic& d : e.diagnostics())
+        if (d.where.source && d.where.source->name == list)
+          throw Error(fmt::format("'{}': {}\nfix: replace the image, or leave it out of --input",
+                                  files.at(d.where.source->first_line - 1), d.message));
+      throw;
+    }
+  }
+};
+
+// The images of --input, whose values are multiplied by a factor. Errors name the file of an image.
+class GivenImages final : public Reader {
  public:
-  ScaledImages(std::unique_ptr<Reader> images, std::size_t stream, double factor)
-      : images_(std::move(images)), stream_(stream), factor_(static_cast<float>(factor)) {}
+  GivenImages(std::unique_ptr<Reader> images, ImageFiles files, std::size_t stream, double factor)
+      : images_(std::move(images)), files_(std::move(files)), stream_(stream), factor_(static_cast<float>(factor)) {}
   const std::vector<StreamInfo>& streams() const override { return images_->streams(); }
   std::int64_t sweep_samples() override { return images_->sweep_samples(); }
   void start_epoch(const EpochPlan& plan) override { images_->start_epoch(plan); }
@@ -162,8 +181,8 @@ class ScaledImages final : public Reader {
   bool takes_work_units() const override { return images_->takes_work_units(); }
 
   const Batch* next() override {
-    const Batch* const batch = images_->next();
-    if (!batch) return nullptr;
+    const Batch* const batch = files_.name_in_errors([&] { return images_->next(); });
+    if (!batch || factor_ == 1) return batch;
     batch_ = *batch;
     StreamData& pixels = batch_.streams.at(stream_);
     values_.assign(pixels.dense.begin(), pixels.dense.end());
@@ -174,6 +193,7 @@ class ScaledImages final : public Reader {
 
  private:
   std::unique_ptr<Reader> images_;
+  ImageFiles files_;
   std::size_t stream_;
   float factor_;
   std::vector<float> values_;
@@ -199,14 +219,15 @@ PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>
                                      size.height, size.channels, size.channels_first ? "nhwc" : "nchw");
   if (words.has("--crop")) features += fmt::format("; cropType = \"center\"; sideRatio = {}", words.value("--crop"));
   if (words.has("--mean")) features += fmt::format("; meanFile = {}", quoted_setting(words.value("--mean")));
-  input.reader = reader_of_block(fmt::format(
-      "readerType = \"ImageReader\"\nfile = {}\nrandomize = false\n{} = [ {} ]\npredictNoLabels = [ labelDim = 1 ]",
-      quoted_setting(list->path()), inputs[0].name, features));
-  if (factor != 1) {
-    const auto& streams = input.reader->streams();
-    const auto at = std::ranges::find(streams, inputs[0].name, &StreamInfo::name) - streams.begin();
-    input.reader = std::make_unique<ScaledImages>(std::move(input.reader), static_cast<std::size_t>(at), factor);
-  }
+  const ImageFiles listed{list->path(), input.files};
+  auto images = listed.name_in_errors([&] {
+    return reader_of_block(fmt::format(
+        "readerType = \"ImageReader\"\nfile = {}\nrandomize = false\n{} = [ {} ]\npredictNoLabels = [ labelDim = 1 ]",
+        quoted_setting(list->path()), inputs[0].name, features));
+  });
+  const auto& streams = images->streams();
+  const auto at = std::ranges::find(streams, inputs[0].name, &StreamInfo::name) - streams.begin();
+  input.reader = std::make_unique<GivenImages>(std::move(images), listed, static_cast<std::size_t>(at), factor);
   input.kept = list;
   return input;
 }

@@ -8,11 +8,13 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <map>
 
 #include "actions/evaluation_network.h"
+#include "base/file_names.h"
 #include "base/host.h"
 #include "config/text.h"
-#include "reader/htk/htk_file.h"
+#include "reader/htk/htk_features.h"
 #include "train/file.h"
 #include "train/metrics/options.h"
 #include "train/model_file.h"
@@ -133,27 +135,83 @@ class HtkOutput final : public NodeWriter {
   std::size_t next_ = 0;
 };
 
-// The utterances that the reader's list names, 0 when that is not known.
-std::size_t utterances_of_reader(const ActionContext& context) {
-  if (!context.command.is_block("reader")) return 0;
-  const config::Record reader = context.command.block("reader");
-  for (const auto& key : reader.keys())
-    if (reader.is_block(key) && reader.block(key).has_own("scpFile"))
-      return read_output_list(reader.block(key).value("scpFile").text).size();
-  return 0;
+// What an output file must not be, with the reason: an input of the reader, or an output that was listed before.
+using TakenFiles = std::map<std::string, const char*>;
+
+struct ReaderFiles {
+  std::size_t utterances = 0;  // 0 when that is not known
+  TakenFiles taken;
+};
+
+// Returns the utterances of the first list.
+std::size_t add_inputs(const config::Record& streams, TakenFiles& taken) {
+  constexpr const char* reason = "which the reader reads";
+  std::size_t utterances = 0;
+  for (const auto& key : streams.keys()) {
+    if (!streams.is_block(key)) continue;
+    const config::Record stream = streams.block(key);
+    if (stream.has_own("mlfFile")) taken.emplace(same_file(stream.value("mlfFile").text).string(), reason);
+    if (!stream.has_own("scpFile")) continue;
+    const reader::HtkFeatureOptions options{stream.value("scpFile").text, stream.string("prefixPathInSCP", "")};
+    const auto lines = read_output_list(options.scp);
+    if (utterances == 0) utterances = lines.size();
+    taken.emplace(same_file(options.scp).string(), reason);
+    for (const std::string& line : lines)
+      if (reader::ScpEntry e; reader::read_scp_entry(options, line, e))
+        taken.emplace(same_file(e.path).string(), reason);
+  }
+  return utterances;
+}
+
+// The deserializers of a CompositeDataReader, which may have settings of their own.
+std::vector<config::Record> deserializers_of(const config::Record& reader) {
+  return reader.has_own("deserializers") ? reader.blocks("deserializers") : std::vector<config::Record>();
+}
+
+ReaderFiles files_of_reader(const config::Record& reader) {
+  ReaderFiles found;
+  try {
+    found.utterances = add_inputs(reader, found.taken);
+    for (const config::Record& d : deserializers_of(reader))  // the utterances that all have are not known yet
+      if (d.is_block("input")) add_inputs(d.block("input"), found.taken);
+  } catch (const Error&) {
+    // The reader reports its list.
+  }
+  return found;
 }
 
 void check_list(const ActionContext& context, const config::Record& block, const HtkOutputOptions& o,
-                std::size_t utterances) {
+                ReaderFiles& reader) {
   const SourcePos where = block.value(block.has_own("scpFile") ? "scpFile" : "file").where;
   try {
-    const std::size_t files = read_output_list(o.list).size();
-    if (utterances > files)
-      context.problem(where,
-                      fmt::format("'{}' lists {} files, but the reader has {} utterances", o.list, files, utterances),
-                      "one output file per utterance, in the same order");
+    const auto files = read_output_list(o.list);
+    if (reader.utterances > files.size())
+      context.problem(
+          where,
+          fmt::format("'{}' lists {} files, but the reader has {} utterances", o.list, files.size(), reader.utterances),
+          "one output file per utterance, in the same order");
+    for (const std::string& file : files) {
+      const auto [before, fresh] = reader.taken.emplace(same_file(file).string(), "which is listed already");
+      if (fresh) continue;
+      context.problem(where, fmt::format("'{}' lists the file '{}', {}", o.list, file, before->second),
+                      "each utterance of each node needs an output file of its own");
+      return;
+    }
   } catch (const Error& e) {
     context.problem(where, e.what(), "the list holds one path of an output file per line");
+  }
+}
+
+// Of the reader and its deserializers. Sequences that are skipped would shift the others to the wrong files.
+void refuse_max_errors(const ActionContext& context, const config::Record& reader) {
+  std::vector<config::Record> blocks = deserializers_of(reader);
+  blocks.insert(blocks.begin(), reader);
+  for (const config::Record& block : blocks) {
+    if (block.integer("maxErrors", 0) <= 0) continue;
+    context.problem(place_of(block, "maxErrors"),
+                    "with maxErrors utterances may be skipped, and the others would go to the wrong files",
+                    "maxErrors = 0 under write; damaged utterances leave both lists");
+    return;
   }
 }
 
@@ -176,15 +234,11 @@ std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& c
                     "outputNodeNames = node, and a block of that name in the writer");
     return outputs;
   }
-  if (context.command.is_block("reader") && context.command.block("reader").integer("maxErrors", 0) > 0)
-    context.problem(place_of(context.command.block("reader"), "maxErrors"),
-                    "with maxErrors utterances may be skipped, and the others would go to the wrong files",
-                    "maxErrors = 0 under write; damaged utterances leave both lists");
-  std::size_t utterances = 0;
-  try {
-    utterances = utterances_of_reader(context);
-  } catch (const Error&) {
-    // The reader reports its list.
+  ReaderFiles files;
+  if (context.command.is_block("reader")) {
+    const config::Record reader = context.command.block("reader");
+    refuse_max_errors(context, reader);
+    files = files_of_reader(reader);
   }
   for (const auto& key : writer.keys()) {
     const bool node =
@@ -201,7 +255,7 @@ std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& c
     const config::Record block = writer.block(node);
     const auto before = context.problems->count();
     outputs[node] = config::read<HtkOutputOptions>(block, node, *context.problems, *context.notices);
-    if (context.problems->count() == before) check_list(context, block, outputs[node], utterances);
+    if (context.problems->count() == before) check_list(context, block, outputs[node], files);
   }
   return outputs;
 }
@@ -252,6 +306,7 @@ OpenOutput open_output(const WriteOptions& options, const std::string& node, con
 void write(const ActionContext& context, const WriteOptions& options, Reader& reader) {
   const auto network = evaluation_network(context, options.model_path, {});
   const auto nodes = nodes_to_write(context, options, network->graph());
+  warn_of_missing_statistics(*network, nodes);
   network->bind(reader.streams());
   const auto minibatch = options.minibatch_size.at(0);
   network->plan_evaluation(minibatch, nodes);
@@ -263,7 +318,7 @@ void write(const ActionContext& context, const WriteOptions& options, Reader& re
   plan.samples = options.epoch_size;
   plan.minibatch = minibatch;
   reader.start_epoch(plan);
-  std::int64_t minibatches = 0, samples = 0;
+  std::int64_t minibatches = 0, samples = 0, planned = 0;
   while (const Batch* batch = reader.next()) {
     const auto values = network->forward(*batch);
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -271,6 +326,7 @@ void write(const ActionContext& context, const WriteOptions& options, Reader& re
     log::line(fmt::format("Minibatch[{}]: ActualMBSize = {}", minibatches, batch->samples));
     ++minibatches;
     samples += batch->samples;
+    planned += batch->global_samples;
   }
   for (auto& o : outputs) {
     o.writer->finish();
@@ -278,6 +334,8 @@ void write(const ActionContext& context, const WriteOptions& options, Reader& re
       throw Error(fmt::format("write: writing to '{}*' failed (disk full?)", options.output_path));
   }
   if (options.writers.empty()) log::line(fmt::format("Written to {}*", options.output_path));
+  if (samples < planned)
+    log::warning(fmt::format("{} of {} samples were not written: their data are damaged", planned - samples, planned));
   log::line(fmt::format("Total Samples Evaluated = {}", samples));
 }
 

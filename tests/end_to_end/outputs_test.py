@@ -106,6 +106,33 @@ class OutputsTest(support.TrainerTest):
         self.assertIn("has 3 values per frame, its writer says dim = 4",
                       self.run_trainer(['configFile=run.cntk', 'command=Write', 'Write=[writer=[PosteriorProb=[dim=4]]]'], expect=None).text)
 
+    def test_lists_that_would_overwrite_files(self):
+        self.make_speech()
+        self.run_trainer(['configFile=run.cntk', 'command=Train'])
+        plain = 'reader = [ readerType = "HTKMLFReader" ; features = [ dim = 6 ; scpFile = "in.scp" ; type = Real ] ]'
+        composite = ('reader = [ readerType = "CompositeDataReader" ; deserializers = ([ type = "HTKFeatureDeserializer" ; maxErrors = $errors$'
+                     ' ; input = [ features = [ dim = 6 ; scpFile = "in.scp" ] ] ]) ]')
+        self.assertIn(plain, SPEECH)
+        self.write('composite.cntk', 'errors = 0\n' + SPEECH.replace(plain, composite))
+        before = {u: (self.directory / f'u{u}.fea').read_bytes() for u in range(4)}
+        (self.directory / 'link.fea').symlink_to('u1.fea')
+        for paths, words in (
+                (['a', 'b', './a', 'c'], "'posterior.scp' lists the file './a', which is listed already"),
+                (['a', 'b', 'c', 'out/deep/../deep/u0.lik'], "which is listed already"),  # by the other node
+                (['a', 'u0.fea', 'b', 'c'], "'posterior.scp' lists the file 'u0.fea', which the reader reads"),
+                (['a', 'b', 'c', 'link.fea'], "'posterior.scp' lists the file 'link.fea', which the reader reads"),
+                (['a', 'b', 'c', 'in.scp'], "'posterior.scp' lists the file 'in.scp', which the reader reads")):
+            self.write('posterior.scp', ''.join(f'{p}\n' for p in paths))
+            for config in ('run.cntk', 'composite.cntk'):
+                text = self.run_trainer([f'configFile={config}', 'command=Write'], expect=2).text
+                self.assertIn(words, text)
+                self.assertIn('fix: each utterance of each node needs an output file of its own', text)
+        self.assertEqual(before, {u: (self.directory / f'u{u}.fea').read_bytes() for u in range(4)})
+        self.write('posterior.scp', 'a\nb\nc\nd\n')
+        self.run_trainer(['configFile=composite.cntk', 'command=Write'])
+        self.assertIn('with maxErrors utterances may be skipped',
+                      self.run_trainer(['configFile=composite.cntk', 'command=Write', 'errors=3'], expect=2).text)
+
     def test_factored_matrices(self):
         self.write('run.cntk', examples.config(epochs=3).replace('2:8:2', '2:24:16:2') + '''
 Factor = [ action = "SVD" ; modelPath = "models/model.dnn" ; outputmodelPath = "$out$" ; KeepRatio = $keep$ ; AlignedSize = 4 ; NodeNameRegex = "W[0-9]" ]
