@@ -172,6 +172,7 @@ void copy_inputs(Editor& ed, const Statement& s, const Arguments& args) {
     const auto at = find_node(to->graph(), p.name);
     if (!at) fail(args[1].where, fmt::format("the model '{}' has no node '{}'", to->name, p.name));
     to->graph().nodes[*at].inputs = to->graph().nodes[p.node].inputs;
+    to->graph().nodes[*at].where = s.where.pos();
   }
 }
 
@@ -187,6 +188,7 @@ void set_input(Editor& ed, const Statement& s, const Arguments& args) {
            fmt::format("its inputs count from 0, and there {} {}", node.inputs.size() == 1 ? "is" : "are",
                        node.inputs.size()));
     node.inputs[index] = input;
+    node.where = s.where.pos();
   }
 }
 
@@ -203,6 +205,7 @@ void set_inputs(Editor& ed, const Statement& s, const Arguments& args) {
       fail(s.where, fmt::format("'{}' ({}) does not take {} inputs", node.name, node.operation, inputs.size()));
   }
   node.inputs = std::move(inputs);
+  node.where = s.where.pos();
 }
 
 void set_property(Editor& ed, const Statement& s, const Arguments& args) {

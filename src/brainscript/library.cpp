@@ -15,6 +15,7 @@ namespace tutti::brainscript {
 
 extern const std::string_view image_library, recurrent_library, seq2seq_library;  // library_images, library_recurrent
 extern const std::string_view keras_library, simple_library, ndl_library;         // library_builders
+extern const std::string_view cntk2_library;
 
 namespace {
 
@@ -57,30 +58,37 @@ Parameter {outputDim, inputDim=None, learningRateMultiplier=1, init='', initValu
   }
 Constant {val, rows=1, cols=1, tag=''} =  ## a matrix of one value that is not trained
   Parameter {rows, cols, learningRateMultiplier=0, init='fixedValue', value=val, tag=tag}
+LearnableParameter = Parameter
 Const = Constant
 ConstantTensor {val, dims, tag=''} =  ## a tensor of one value that is not trained
   ParameterTensor {dims, learningRateMultiplier=0, init='fixedValue', value=val, tag=tag}
-ConstantFromString (text, tag='') =  ## a constant whose values stand in a text
-  ParameterTensor {0 : 0, learningRateMultiplier=0, init='fromLiteral', initFromLiteral=text, tag=tag}
+ConstantFromString (literal, tag='') =  ## a constant whose values stand in a text
+  ParameterTensor {0 : 0, learningRateMultiplier=0, init='fromLiteral', initFromLiteral=literal, tag=tag}
 
 # ---- products and sums
 
 Times (x, y, outputRank=1, inferInputRankToMap=-1, tag='') =  ## matrix product; contracts outputRank axes less than x has
   new ComputationNode { inputs = x : y }
-TransposeTimes (x, y, outputRank=1, tag='') = new ComputationNode { inputs = x : y }  ## matrix product with x transposed
+TransposeTimes (leftMatrix, rightMatrix, outputRank=1, tag='') =  ## matrix product with the left matrix transposed
+  new ComputationNode { inputs = leftMatrix : rightMatrix }
 LookupTable (embeddingMatrix, inputTensor, tag='') = new ComputationNode { inputs = embeddingMatrix : inputTensor }
-DiagTimes (v, m, tag='') = new ComputationNode { inputs = v : m }  ## each row of m times one element of v
-KhatriRaoProduct (x, y, tag='') = new ComputationNode { inputs = x : y }  ## column by column, all products of an element of x and one of y
+DiagTimes (diagonalMatrixAsColumnVector, matrix, tag='') =  ## each row of the matrix times one element of the vector
+  new ComputationNode { inputs = diagonalMatrixAsColumnVector : matrix }
+KhatriRaoProduct (leftMatrix, rightMatrix, tag='') =  ## column by column, all products of an element of each
+  new ComputationNode { inputs = leftMatrix : rightMatrix }
 ColumnwiseCrossProduct = KhatriRaoProduct
 ElementTimes (x, y, tag='') = new ComputationNode { inputs = x : y }  ## product element by element, with broadcast of axes of 1
+ColumnElementTimes (aVectorSequence, anotherVectorSequence, tag='') =  ## product of each column with a vector, element by element
+  new ComputationNode { operation = 'ElementTimes'; inputs = aVectorSequence : anotherVectorSequence }
 ElementDivide (x, y, tag='') =  ## quotient element by element
   new ComputationNode { operation = 'ElementTimes'; inputs = x : Reciprocal (y) }
-Scale (s, m, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = s : m }  ## a scalar node times a node
+Scale (scalarScalingFactor, matrix, tag='') =  ## a scalar node times a node
+  new ComputationNode { operation = 'ElementTimes'; inputs = scalarScalingFactor : matrix }
 Plus (x, y, tag='') = new ComputationNode { inputs = x : y }  ## sum, with broadcast of axes of 1
 Minus (x, y, tag='') = new ComputationNode { inputs = x : y }  ## difference, with broadcast of axes of 1
-LogPlus (x, y, tag='') = new ComputationNode { inputs = x : y }  ## log (exp (x) + exp (y)), element by element
-SumElements (m, tag='') = new ComputationNode { inputs = m }  ## sum of all elements of the minibatch
-SumColumnElements (m, tag='') = new ComputationNode { inputs = m }  ## sum over the elements of each sample
+LogPlus (leftMatrix, rightMatrix, tag='') = new ComputationNode { inputs = leftMatrix : rightMatrix }  ## log (exp (x) + exp (y)), element by element
+SumElements (matrix, tag='') = new ComputationNode { inputs = matrix }  ## sum of all elements of the minibatch
+SumColumnElements (z, tag='') = new ComputationNode { inputs = z }  ## sum over the elements of each sample
 ReduceSum (x, axis=None, tag='') =  ## sum over an axis, or over all
   new ComputationNode { operation = 'ReduceElements'; op = 'Sum'; inputs = x }
 ReduceLogSum (x, axis=None, tag='') =  ## log of the sum of exp over an axis, or over all
@@ -113,10 +121,13 @@ Negate (_, tag='') = new ComputationNode { inputs = _ }  ## -x
 Square (_, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = _ : _ }  ## x times x
 Pass (_, tag='') = new ComputationNode { inputs = _ }  ## the value itself
 Identity = Pass
-Trace (node, say='', logFrequency=100, logFirst=10, logGradientToo=false, onlyUpToRow=100000000, onlyUpToT=100000000, tag='') =  ## the node itself; training prints its values now and then
-  if logGradientToo then Fail ("gradients are not printed: leave logGradientToo out")
-  else new ComputationNode { inputs = node }
-Clip (min, max, x, tag='') = new ComputationNode { inputs = min : max : x }  ## x limited to the range from min to max
+Trace (node, say='', logFrequency=100, logFirst=10, logGradientToo=false, onlyUpToRow=100000000, onlyUpToT=100000000,
+       format=None, tag='') =  ## the node itself; training prints its values now and then
+  new ComputationNode {
+    inputs = _WarnIf (logGradientToo, "Trace prints no gradients", "leave logGradientToo out",
+                      _WarnIf (!_IsNone (format), "'format' of Trace has no effect", "leave format out", node))
+  }
+Clip (minValue, maxValue, x, tag='') = new ComputationNode { inputs = minValue : maxValue : x }  ## x limited to a range
 Less (x, y, tag='') = new ComputationNode { inputs = x : y }  ## 1 where x < y, else 0
 Equal (x, y, tag='') = new ComputationNode { inputs = x : y }  ## 1 where x = y, else 0
 Greater (x, y, tag='') = new ComputationNode { inputs = x : y }  ## 1 where x > y, else 0
@@ -129,10 +140,17 @@ LessEqual (x, y, tag='') = new ComputationNode { inputs = x : y }  ## 1 where x 
 Softmax (z, axis=0, tag='') = new ComputationNode { inputs = z }  ## exp (z) divided by its sum along the axis
 LogSoftmax (z, axis=0, tag='') = new ComputationNode { inputs = z }  ## logarithm of the softmax along the axis
 Hardmax (z, tag='') = new ComputationNode { inputs = z }  ## 1 at the largest element, 0 elsewhere
-CrossEntropyWithSoftmax (labels, z, axis=0, tag='') =  ## criterion: cross entropy between labels and softmax (z)
-  new ComputationNode { inputs = labels : z }
-ClassificationError (labels, z, topN=1, axis=0, tag='') =  ## evaluation: 1 for each sample whose label is not among the topN largest of z
-  new ComputationNode { inputs = labels : z }
+CrossEntropyWithSoftmax (labelSequence, outProbVectorSequence, axis=0, tag='') =  ## criterion: cross entropy between labels and softmax (z); with an axis, a value per sample
+  if axis == 0 then new ComputationNode { inputs = labelSequence : outProbVectorSequence }
+  else _CrossEntropyAlong (labelSequence, outProbVectorSequence, axis, tag)
+ClassificationError (labelSequence, outVectorSequence, topN=1, axis=0, tag='') =  ## evaluation: 1 for each sample whose label is not among the topN largest elements
+  if axis == 0 then new ComputationNode { inputs = labelSequence : outVectorSequence }
+  else _ErrorAlong (labelSequence, outVectorSequence, topN, axis, tag)
+_CrossEntropyAlong (labels, z, along, tag) =
+  Minus (ReduceLogSum (z, axis=along), ReduceSum (labels .* z, axis=along), tag=tag)
+_ErrorAlong (labels, z, topN, along, tag) =    # the share of predictions that are wrong; more than one maximum is wrong
+  if topN != 1 then Fail ("topN needs all elements of a sample, not one axis", "leave topN or axis out")
+  else ReduceMean (GreaterEqual (ReduceSum (NotEqual (labels, Equal (z, ReduceMax (z, axis=along))), axis=along), 1), tag=tag)
 ErrorPrediction = ClassificationError
 Precision (labels, z, class=1, tag='') =  ## evaluation: share of the samples with the largest z at the class (from 0) that have its label
   new ComputationNode { inputs = labels : z }
@@ -140,21 +158,24 @@ Recall (labels, z, class=1, tag='') =  ## evaluation: share of the samples with 
   new ComputationNode { inputs = labels : z }
 F1Score (labels, z, class=1, tag='') =  ## evaluation: harmonic mean of precision and recall of the class (from 0)
   new ComputationNode { inputs = labels : z }
-CrossEntropy (ref, prob, tag='') = new ComputationNode { inputs = ref : prob }  ## criterion: -sum of ref times log (prob)
-SquareError (a, b, tag='') = new ComputationNode { inputs = a : b }  ## criterion: sum of the squared differences
-Logistic (label, prob, tag='') =  ## criterion of two classes: cross entropy of a label 0 or 1 and a probability
-  new ComputationNode { inputs = label : prob }
-WeightedLogistic (label, prob, weight, tag='') =  ## Logistic with a weight for each sample
-  new ComputationNode { inputs = label : prob : weight }
+CrossEntropy (refProbVectorSequence, outProbVectorSequence, tag='') =  ## criterion: -sum of the first times the logarithm of the second
+  new ComputationNode { inputs = refProbVectorSequence : outProbVectorSequence }
+SquareError (aMatrix, anotherMatrix, tag='') = new ComputationNode { inputs = aMatrix : anotherMatrix }  ## criterion: sum of the squared differences
+Logistic (label, probability, tag='') =  ## criterion of two classes: cross entropy of a label 0 or 1 and a probability
+  new ComputationNode { inputs = label : probability }
+WeightedLogistic (label, probability, instanceWeight, tag='') =  ## Logistic with a weight for each sample
+  new ComputationNode { inputs = label : probability : instanceWeight }
 ClassBasedCrossEntropyWithSoftmax (labelClassDescriptorVectorSequence, mainInputInfo, mainWeight, classLogProbsBeforeSoftmax, tag='') =
   new ComputationNode {
     inputs = labelClassDescriptorVectorSequence : mainInputInfo : mainWeight : classLogProbsBeforeSoftmax
   }
-MatrixL1Reg (x, tag='') = new ComputationNode { inputs = x }  ## sum of the absolute values of a parameter, to add to a criterion
-MatrixL2Reg (x, tag='') = new ComputationNode { inputs = x }  ## root of the sum of the squares of a parameter, to add to a criterion
-CosDistance (a, b, tag='') = new ComputationNode { inputs = a : b }  ## cosine of the angle between two vectors
-CosDistanceWithNegativeSamples (a, b, numShifts, numNegSamples, tag='') =
-  _CosDistanceWithNegativeSamples (a, b, _Number (numShifts), _Number (numNegSamples), tag)
+MatrixL1Reg (matrix, tag='') = new ComputationNode { inputs = matrix }  ## sum of the absolute values of a parameter, to add to a criterion
+MatrixL2Reg (matrix, tag='') = new ComputationNode { inputs = matrix }  ## root of the sum of the squares of a parameter, to add to a criterion
+CosDistance (aVectorSequence, anotherVectorSequence, tag='') =  ## cosine of the angle between two vectors
+  new ComputationNode { inputs = aVectorSequence : anotherVectorSequence }
+CosDistanceWithNegativeSamples (aVectorSequence, anotherVectorSequence, numShifts, numNegSamples, tag='') =
+  _CosDistanceWithNegativeSamples (aVectorSequence, anotherVectorSequence, _Number (numShifts), _Number (numNegSamples),
+                                   tag)
 _CosDistanceWithNegativeSamples (a, b, shift, negatives, tag) =
   new ComputationNode { operation = 'CosDistanceWithNegativeSamples'; inputs = a : b }
 _Number (x) = if IsDouble (x) then x else x.value    # of a constant
@@ -163,37 +184,42 @@ NDCG1Eval (gain, prediction, queryId, tag='') = new ComputationNode { inputs = g
 
 # ---- shape
 
-Slice (begin, end, x, axis=1, tag='') = new ComputationNode { inputs = x }  ## elements begin to end - 1 along an axis; axis=-1 is time
-RowSlice (begin, num, x, tag='') =  ## num rows from begin on
-  new ComputationNode { operation = 'Slice'; inputs = x; end = begin + num; axis = 1 }
+Slice (beginIndex, endIndex, input, axis=1, tag='') =  ## elements beginIndex to endIndex - 1 along an axis; axis=-1 is time
+  new ComputationNode { inputs = input; begin = beginIndex; end = endIndex }
+RowSlice (beginIndex, numRows, input, tag='') =  ## numRows rows from beginIndex on
+  new ComputationNode { operation = 'Slice'; inputs = input; begin = beginIndex; end = beginIndex + numRows; axis = 1 }
 RowStack (inputs, axis=1, tag='') = new ComputationNode { }  ## joins tensors along an axis
-Splice (inputs, axis=1, tag='') = new ComputationNode { operation = 'RowStack' }  ## joins tensors along an axis
-RowRepeat (x, n, tag='') = new ComputationNode { inputs = x; numRepeats = n }  ## the rows n times below each other
-NewReshape (x, dims, beginAxis=0, endAxis=0, tag='') =  ## the same elements under other dims; 0 for one that follows
-  new ComputationNode { operation = 'Reshape'; inputs = x }
-Reshape (x, numRows, imageWidth=0, imageHeight=0, imageChannels=0, tag='') =  ## the same elements under other dims
+Splice (inputs, axis=1, tag='') =  ## joins tensors along an axis
+  if axis < 1 then _NotInTime () else new ComputationNode { operation = 'RowStack' }
+_NotInTime () = Fail ("only the axes of a sample can be joined", "count them from 1: axis = 1 joins rows; time cannot be joined")
+RowRepeat (input, numRepeats, tag='') = new ComputationNode { inputs = input }  ## the rows numRepeats times below each other
+NewReshape (input, dims, beginAxis=0, endAxis=0, tag='') =  ## the same elements under other dims; 0 for one that follows
+  new ComputationNode { operation = 'Reshape'; inputs = input }
+Reshape (input, numRows, imageWidth=0, imageHeight=0, imageChannels=0, tag='') =  ## the same elements under other dims
   new ComputationNode {
-    inputs = x
+    inputs = input
     dims = if imageWidth == 0 then numRows else imageChannels : imageWidth : imageHeight
   }
-ReshapeDimension (x, axis, shape, tag='') = NewReshape (x, shape, beginAxis=axis, endAxis=axis+1, tag=tag)  ## gives one axis another shape
+ReshapeDimension (x, axis, tensorShape, tag='') = NewReshape (x, tensorShape, beginAxis=axis, endAxis=axis+1, tag=tag)  ## gives one axis another shape
 FlattenDimensions (x, axis, num, tag='') = NewReshape (x, 0, beginAxis=axis, endAxis=axis+num, tag=tag)  ## makes one axis of several
 SplitDimension (x, axis, N, tag='') =  ## makes an axis of length n into one of N and the rest
   NewReshape (x, 0 : N, beginAxis=axis, endAxis=axis+1, tag=tag)
-TransposeDimensions (x, a, b, tag='') = new ComputationNode { inputs = x; axis1 = a; axis2 = b }  ## exchanges two axes
+TransposeDimensions (_, axis1, axis2, tag='') = new ComputationNode { inputs = _ }  ## exchanges two axes
 Transpose (x, tag='') = TransposeDimensions (x, 1, 2, tag=tag)  ## exchanges the first two axes
 
 # ---- training and statistics of the data
 
 Dropout (_, rate=None, tag='') =  ## zeroes a random part of the elements in training; the rate is SGD's dropoutRate
   new ComputationNode { inputs = _ }
-Mean (x, tag='') = new ComputationNode { inputs = x }  ## mean of a stream over the training data, computed once before training
-InvStdDev (x, tag='') =  ## 1 / standard deviation of a stream over the training data, computed once before training
-  new ComputationNode { inputs = x }
-PerDimMeanVarNormalization (x, mean, invStd, tag='') = new ComputationNode { inputs = x : mean : invStd }  ## (x - mean) .* invStd
-PerDimMeanVarDeNormalization (x, mean, invStd, tag='') = new ComputationNode { inputs = x : mean : invStd }  ## x / invStd + mean
-MeanVarNorm (x, tag='') =  ## normalises an input by mean and deviation of the training data
-  PerDimMeanVarNormalization (x, Mean (x), InvStdDev (x), tag=tag)
+Mean (dataVectorSequence, tag='') = new ComputationNode { inputs = dataVectorSequence }  ## mean of a stream over the training data, computed once before training
+InvStdDev (dataVectorSequence, tag='') =  ## 1 / standard deviation of a stream over the training data, computed once before training
+  new ComputationNode { inputs = dataVectorSequence }
+PerDimMeanVarNormalization (x, mean, invStdDev, tag='') =  ## (x - mean) .* invStdDev
+  new ComputationNode { inputs = x : mean : invStdDev }
+PerDimMeanVarDeNormalization (dataVectorSequence, meanVector, invStdDevVector, tag='') =  ## x / invStdDev + mean
+  new ComputationNode { inputs = dataVectorSequence : meanVector : invStdDevVector }
+MeanVarNorm (feat, tag='') =  ## normalises an input by mean and deviation of the training data
+  PerDimMeanVarNormalization (feat, Mean (feat), InvStdDev (feat), tag=tag)
 LogPrior (labels, tag='') = Log (Mean (labels), tag=tag)  ## logarithm of the frequencies of the labels
 
 # ---- layers
@@ -222,7 +248,19 @@ EmbeddingLayer {outDim, init='glorotUniform', initValueScale=1, embeddingPath=''
       else ParameterTensor {shape, initFromFilePath=embeddingPath, learningRateMultiplier=0}
   apply (x) = if transpose then TransposeTimes (E, x) else Times (E, x)
 }.apply
-Embedding = EmbeddingLayer
+# The older function returns a node, with a table that is not trained; without an input it is the layer.
+Embedding (embeddingDim, input=None, inputDim=0, initFrom='', embeddingPath='', sparseInput=false, learningRateWeight=0,
+           init='glorotUniform', initValueScale=1, transpose=false) =  ## vectors of words, which the input has as one-hot vectors
+  if _IsNone (input)
+  then EmbeddingLayer {embeddingDim, init=init, initValueScale=initValueScale, embeddingPath=embeddingPath,
+                       transpose=transpose}
+  else if input.dim == 1 && !sparseInput
+  then Fail ("the input has one element: it must be a one-hot vector", "give an input with an element for each word")
+  else {
+    E = Parameter {inputDim, embeddingDim, learningRateMultiplier=learningRateWeight, init=initFrom,
+                   initFromFilePath=embeddingPath}
+    lookup = TransposeTimes (E, input)
+  }.lookup
 
 LayerNormalizationLayer {initScale=1, initBias=0} = {  ## normalises each sample to mean 0 and deviation 1, then scales and shifts
   gain = ParameterTensor {1, init='fixedValue', value=initScale}
@@ -247,16 +285,17 @@ Sequential (arrayOfFunctions) = {  ## applies functions one after the other, the
   upTo (last, x) = if last < 0 then x else chain[last] (upTo (last - 1, x))
   apply (x) = upTo (Length (chain) - 1, x)
 }.apply
-Parallel (arrayOfFunctions, combine) = {  ## applies functions to the same input and joins their results
+Parallel (arrayOfFunctions, combineFunction) = {  ## applies functions to the same input and joins their results
   branches = if IsArray (arrayOfFunctions) then arrayOfFunctions << 0 else [| arrayOfFunctions |]
-  apply (x) = combine (array[0..Length (branches)-1] (i => branches[i] (x)))
+  apply (x) = combineFunction (array[0..Length (branches)-1] (i => branches[i] (x)))
 }.apply
-MergeBinary (arrayOfFunctions, combine) = {  ## joins the results of two functions
-  branches = if Length (arrayOfFunctions) == 2 then arrayOfFunctions << 0
-             else Fail ("MergeBinary joins two functions: (f : g)")
-  apply (x) = combine (branches[0] (x), branches[1] (x))
-}.apply
-LayerStack {n, layer} = Sequential (array[0..n-1] (layer))  ## n layers one after the other; layer is a function of the index from 0
+MergeBinary (arrayOfFunctions, combineFunction) =  ## applies two functions, each to an input of its own, and joins their results
+  if Length (arrayOfFunctions) != 2 then Fail ("MergeBinary joins two functions: (f : g)")
+  else {
+    branches = arrayOfFunctions << 0
+    apply (x, y) = combineFunction (branches[0] (x), branches[1] (y))
+  }.apply
+LayerStack {n, c} = Sequential (array[0..n-1] (c))  ## n layers one after the other; c is a function of the index from 0
 
 BFF (in, rows, cols) = {  ## the older W * in + B, as .z
   B = Parameter {rows, 1, init='fixedValue', value=0}
@@ -276,8 +315,8 @@ BS = {
     IsNone (x) = _IsNone (x)
     Zero = Constant {0}
     One = Constant {1}
-    True = One
-    False = Zero
+    True = 1
+    False = 0
     OnesTensor (dims) = ConstantTensor {1, dims}
     ZeroesLike (x) = 0 .* x
     ZeroesLike1 (x) = 0 .* x
@@ -286,11 +325,11 @@ BS = {
     Range (dim) = Splice (array[0..dim-1] (i => Constant {i}))
   }
   Boolean = {
-    True = Constants.True
-    False = Constants.False
-    And (x, y) = x .* y  ## x and y, of nodes with 0 and 1
-    Or (x, y) = Not (Not (x) .* Not (y))  ## x or y, of nodes with 0 and 1
-    Xor (x, y) = Square (x - y)  ## one of x and y, of nodes with 0 and 1
+    True = 1
+    False = 0
+    And (a, b) = a .* b  ## a and b, of nodes with 0 and 1
+    Or (a, b) = Not (Not (a) .* Not (b))  ## a or b, of nodes with 0 and 1
+    Xor (a, b) = Square (a - b)  ## one of a and b, of nodes with 0 and 1
     Not (x) = 1 - x  ## 1 - x
     Toggle (clk, initialValue=0) = {  ## changes between 0 and 1 at each step at which clk is 1
       state = Xor (PastValue (1, state, defaultHiddenActivation=initialValue), clk)
@@ -329,45 +368,6 @@ BS = {
     }.result
   }
 }
-
-# The newer spellings, with the main input first.
-CNTK2 = {
-  Parameter {dims, learningRateMultiplier=1, init='', initValueScale=1, value=0, initValue='', initFromFilePath='',
-             initFromLiteral='', initFilterRank=0, initOutputRank=1, initOnCPUOnly=true, randomSeed=-1, tag=''} =
-    new ComputationNode { operation = 'LearnableParameter' }
-  Slice (_, begin, end, axis=1, tag='') = new ComputationNode { inputs = _ }
-  Splice (inputs, axis=1, tag='') = new ComputationNode { operation = 'RowStack' }
-  Reshape (_, dims, beginAxis=0, endAxis=0, tag='') = new ComputationNode { inputs = _ }
-  TransposeAxes (_, axis1, axis2, tag='') = new ComputationNode { operation = 'TransposeDimensions'; inputs = _ }
-  Clip (_, min, max, tag='') = new ComputationNode { inputs = min : max : _ }
-  Pooling (_, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
-    new ComputationNode { inputs = _ }
-  MaxUnpooling (_, poolInput, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =
-    new ComputationNode { inputs = _ : poolInput; poolingType = 'max' }
-  ROIPooling (_, rois, shape, tag='') = new ComputationNode { inputs = _ : rois }
-  BatchNormalization (_, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
-                      epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', synchronized=false, tag='') =
-    new ComputationNode { inputs = _ : scale : bias : runMean : runVariance }
-  Times (_, y, outputRank=1, inferInputRankToMap=-1, tag='') = new ComputationNode { inputs = _ : y }
-  ElementTimes (_, y, tag='') = new ComputationNode { inputs = _ : y }
-  ElementDivide (_, y, tag='') = new ComputationNode { operation = 'ElementTimes'; inputs = _ : Reciprocal (y) }
-  Plus (_, y, tag='') = new ComputationNode { inputs = _ : y }
-  Minus (_, y, tag='') = new ComputationNode { inputs = _ : y }
-  LogPlus (_, y, tag='') = new ComputationNode { inputs = _ : y }
-  ReduceSum (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Sum'; inputs = _ }
-  ReduceLogSum (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'LogSum'; inputs = _ }
-  ReduceMean (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Mean'; inputs = _ }
-  ReduceMin (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Min'; inputs = _ }
-  ReduceMax (_, axis=None, tag='') = new ComputationNode { operation = 'ReduceElements'; op = 'Max'; inputs = _ }
-  Softmax (_, axis=0, tag='') = new ComputationNode { inputs = _ }
-  LogSoftmax (_, axis=0, tag='') = new ComputationNode { inputs = _ }
-  Hardmax (_, tag='') = new ComputationNode { inputs = _ }
-  CrossEntropyWithSoftmax (_, outputs, axis=0, tag='') = new ComputationNode { inputs = _ : outputs }
-  ClassificationError (_, outputs, topN=1, axis=0, tag='') = new ComputationNode { inputs = _ : outputs }
-  SquareError (_, b, tag='') = new ComputationNode { inputs = _ : b }
-  Dropout (_, rate=None, tag='') = new ComputationNode { inputs = _ }
-  Identity = Pass
-}
 )BS";
 
 }  // namespace
@@ -375,7 +375,7 @@ CNTK2 = {
 std::string library_text() {
   std::string all(text);
   for (const std::string_view part :
-       {image_library, recurrent_library, seq2seq_library, keras_library, simple_library, ndl_library})
+       {image_library, recurrent_library, seq2seq_library, cntk2_library, keras_library, simple_library, ndl_library})
     all += part;
   return all;
 }
@@ -386,6 +386,8 @@ const NotAvailable* find_not_available(const std::string& name) {
   static const std::string sequences = "train with CrossEntropyWithSoftmax on the labels of the frames";
   static const std::string lstm =
       "use RecurrentLSTMLayer or RecurrentLSTMLayerStack; GRUs are BS.RNNs.RecurrentGRUStack";
+  static const std::string mixture =
+      "write the mixture out: ReduceLogSum (LogSoftmax (prior) - ...) over its components";
   static const std::vector<NotAvailable> all = {
       {"OptimizedRNNStack", lstm},
       {"RNNStack", lstm},
@@ -402,8 +404,17 @@ const NotAvailable* find_not_available(const std::string& name) {
       {"DummyCriterion", "compute the criterion in the network; derivatives of other programs cannot be read"},
       {"EditDistanceError",
        "write the decoded labels and compare them outside of the network; ClassificationError counts frames"},
-      {"GMMLogLikelihood", "write the mixture out: ReduceLogSum (LogSoftmax (prior) - ...) over its components"},
+      {"GMMLogLikelihood", mixture},
       {"EnvironmentInput", "give the value as a Constant"},
+      {"Acos", "approximate it by a polynomial in x"},
+      {"Asin", "approximate it by a polynomial in x"},
+      {"Asinh", "write Log (x + Sqrt (x .* x + 1))"},
+      {"Atanh", "write (Log (1 + x) - Log (1 - x)) / 2"},
+      {"Cosh", "write (Exp (x) + Exp (-x)) / 2"},
+      {"Sinh", "write (Exp (x) - Exp (-x)) / 2"},
+      {"Diagonal", "multiply the matrix by a unit matrix, element by element, and add up its rows"},
+      {"GMMLL", mixture},
+      {"LSTM", lstm},
       {"QuantizedTimes", "use Times; computeType = \"bfloat16\" computes products in 16 bits"},
       {"StrideTimes", "use Times on a Slice"},
       {"PairNetwork", "name both networks in one description: BS.Network.CloneFunction takes parts of trained models"},

@@ -29,8 +29,8 @@ _Keras = {
     bias = ParameterTensor {dims, init='fixedValue', value=0, learningRateMultiplier=if shifted then 1 else 0}
     runMean = ParameterTensor {dims, init='fixedValue', value=0, learningRateMultiplier=0}
     runVariance = ParameterTensor {dims, init='fixedValue', value=1, learningRateMultiplier=0}
-    apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=timeConstant,
-                                    epsilon=epsilon, useCntkEngine=false, synchronized=synchronized)
+    apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatial=spatial,
+                                    normalizationTimeConstant=timeConstant, epsilon=epsilon, useCntkEngine=false, synchronized=synchronized)
   }.apply
 
   Delayed (units, x, goBackwards) =
@@ -345,6 +345,7 @@ _Ndl = {
   ColumnwiseCrossProduct = KhatriRaoProduct
   If (condition, then_, otherwise) = new ComputationNode { inputs = condition : then_ : otherwise }
   Cos = Cosine
+  Parallel = RowStack
   PerDimMVNorm = PerDimMeanVarNormalization
   PerDimMVDeNorm = PerDimMeanVarDeNormalization
   CEWithSM = CrossEntropyWithSoftmax
@@ -386,10 +387,12 @@ _Ndl = {
     new ComputationNode {
       operation = 'Pooling'; inputs = x; poolingType = 'average'; kernelDims = windowWidth : windowHeight
       stride = horizontalSubsample : verticalSubsample; autoPadding = false }
-  Pooling (x, poolingType='max', kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW') =
+  Pooling (x, poolingType='max', kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW',
+      ceilOutDim=false, includePad=false) =
     new ComputationNode { inputs = x }
-  BatchNormalization (x, scale, bias, runMean, runVariance, spatial=false, normalizationTimeConstant=0,
-      blendTimeConstant=0, epsilon=0.00001, useCntkEngine=true, imageLayout='HWC', synchronized=false, eval=false,
+  BatchNormalization (x, scale, bias, runMean, runVariance, runCount=_Unused ('the node itself counts its samples'),
+      spatial=false, normalizationTimeConstant=0, blendTimeConstant=0, epsilon=0.00001, useCntkEngine=true,
+      disableRegularization=false, imageLayout='HWC', synchronized=false, eval=false,
       engine=_Unused ('the device decides which one is used'),
       expAvgFactor=_Unused ('normalizationTimeConstant says how fast the running statistics move')) =
     # With eval=true the running statistics are used in training too, and kept.

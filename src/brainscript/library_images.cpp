@@ -9,43 +9,58 @@ extern constexpr std::string_view image_library = R"BS(
 # ---- operations on images
 
 Convolution (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
-             transpose=false, deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None, tag='') =  ## convolution of an image with the filters of weightNode
-  _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, transpose || deconv,
-                outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag)
+             transpose=false, deconv=false, imageLayout='CHW', maxTempMemSizeInSamples=0, groups=1, outputShape=None,
+             dilation=1, tag='') =  ## convolution of an image with the filters of weightNode
+  _Convolution (_Undilated (dilation, weightNode), inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding,
+                lowerPad, upperPad, transpose || deconv, outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag)
 ConvolutionTranspose (weightNode, inputValueNode, kernelDims, mapDims=0, stride=1, sharing=true, autoPadding=true, lowerPad=0, upperPad=0,
-                      outputShape=None, imageLayout='CHW', maxTempMemSizeInSamples=0, tag='') =
-  _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, true,
-                outputShape, imageLayout, maxTempMemSizeInSamples, 1, tag)
+                      outputShape=None, dilation=1, imageLayout='CHW', maxTempMemSizeInSamples=0, tag='') =
+  _Convolution (_Undilated (dilation, weightNode), inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding,
+                lowerPad, upperPad, true, outputShape, imageLayout, maxTempMemSizeInSamples, 1, tag)
 _Convolution (weightNode, inputValueNode, kernelDims, mapDims, stride, sharing, autoPadding, lowerPad, upperPad, transpose,
               outputShape, imageLayout, maxTempMemSizeInSamples, groups, tag) =
   new ComputationNode { operation = 'Convolution'; inputs = weightNode : inputValueNode }
-Pooling (x, poolingType, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =  ## the largest or mean value of each window
-  new ComputationNode { inputs = x }
-MaxPooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =  ## the largest value of each window
-  Pooling (x, 'max', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample), autoPadding=false,
-           imageLayout=imageLayout, tag=tag)
-AveragePooling (x, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =  ## the mean of each window
-  Pooling (x, 'average', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample), autoPadding=false,
-           imageLayout=imageLayout, tag=tag)
+_Undilated (dilation, x) =
+  if _AllOnes (dilation) then x else Fail ("dilation is not part of this version", "leave it out, or give 1")
+_AllOnes (a) = if !IsArray (a) then a == 1 else if Length (a) == 0 then true else a[0] == 1 && _AllOnes (a << 1)
+Pooling (input, poolKind, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, ceilOutDim=false,
+         includePad=false, imageLayout='CHW', tag='') =  ## the largest or mean value of each window
+  new ComputationNode { inputs = input; poolingType = poolKind }
+MaxPooling (input, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =  ## the largest value of each window
+  Pooling (input, 'max', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample),
+           autoPadding=false, imageLayout=imageLayout, tag=tag)
+AveragePooling (input, windowWidth, windowHeight, horizontalSubsample, verticalSubsample, imageLayout='CHW', tag='') =  ## the mean of each window
+  Pooling (input, 'average', windowWidth : windowHeight, stride=(horizontalSubsample : verticalSubsample),
+           autoPadding=false, imageLayout=imageLayout, tag=tag)
 MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lowerPad=0, upperPad=0, imageLayout='CHW', tag='') =  ## puts values back to the places that MaxPooling took them from
   new ComputationNode { inputs = unpoolInput : poolInput; poolingType = 'max' }
-ROIPooling (x, rois, shape, tag='') = new ComputationNode { inputs = x : rois }  ## the largest value of each cell of regions of an image
-BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant=0, blendTimeConstant=0,
-                    epsilon=0.00001, useCntkEngine=true, imageLayout='CHW', synchronized=false, tag='') =  ## normalises by mean and variance of the minibatch
-  new ComputationNode { inputs = input : scale : bias : runMean : runVariance }
+ROIPooling (input, ROIs, shape, spatialScale=None, tag='') =  ## the largest value of each cell of regions of an image
+  new ComputationNode { inputs = input : ROIs }
+# The node itself counts its samples, so runCount has no effect. In CNTK 1, spatial is the sixth argument.
+BatchNormalization (input, scale, bias, runMean, runVariance, runCount=None, spatial=false, normalizationTimeConstant=0,
+                    blendTimeConstant=0, epsilon=0.00001, useCntkEngine=true, disableRegularization=false,
+                    imageLayout='CHW', synchronized=false, tag='') =  ## normalises by mean and variance of the minibatch
+  _BatchNormalization (input, scale, bias, runMean, runVariance, if IsBool (runCount) then spatial || runCount else spatial,
+                       normalizationTimeConstant, blendTimeConstant, epsilon, useCntkEngine, disableRegularization,
+                       imageLayout, synchronized, tag)
+_BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant, blendTimeConstant,
+                     epsilon, useCntkEngine, disableRegularization, imageLayout, synchronized, tag) =
+  new ComputationNode { operation = 'BatchNormalization'; inputs = input : scale : bias : runMean : runVariance }
 LocalResponseNormalization (x, depthRadius, bias, alpha, beta, tag='') =  ## divides by the activity of neighbouring channels
   new ComputationNode { inputs = x }
 
 # ---- layers
 
 ConvolutionalLayer {numOutputChannels, filterShape, bias=true, activation=(x => x), init='glorotUniform', initValueScale=1,
-                    initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, maxTempMemSizeInSamples=0, groups=1} = {  ## convolution with bias and activation
+                    initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, maxTempMemSizeInSamples=0, groups=1,
+                    dilation=1} = {  ## convolution with bias and activation
   rank = Length (filterShape)
   W = ParameterTensor {filterShape : Inferred : numOutputChannels, init=init, initValueScale=initValueScale,
                        initFilterRank=rank, initOutputRank=-1}
   b = ParameterTensor {Repeat (rank, 1) : numOutputChannels, init='fixedValue', value=initBias}
   maps (x) = Convolution (W, x, filterShape, mapDims=numOutputChannels, stride=stride, sharing=true, autoPadding=pad,
-                          lowerPad=lowerPad, upperPad=upperPad, maxTempMemSizeInSamples=maxTempMemSizeInSamples, groups=groups)
+                          lowerPad=lowerPad, upperPad=upperPad, maxTempMemSizeInSamples=maxTempMemSizeInSamples,
+                          groups=groups, dilation=dilation)
   apply (x) = activation (if bias then maps (x) + b else maps (x))
 }.apply
 
@@ -64,21 +79,29 @@ DeconvLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activa
 
 ConvolutionTransposeLayer {numOutputChannels, filterShape, numInputChannels, bias=true, activation=(x => x), init='glorotUniform',
                            initValueScale=0.001, initBias=0, stride=1, pad=false, lowerPad=0, upperPad=0, outputShape=None,
-                           maxTempMemSizeInSamples=0} = {
+                           maxTempMemSizeInSamples=0, dilation=1} = {
   W = ParameterTensor {filterShape : numOutputChannels : numInputChannels, init=init, initValueScale=initValueScale,
                        initOutputRank=(if init == 'orthogonal' then -1 else 1)}
   b = ParameterTensor {Repeat (Length (filterShape), 1) : numOutputChannels, init='fixedValue', value=initBias}
   maps (x) = ConvolutionTranspose (W, x, filterShape : numOutputChannels, mapDims=numInputChannels, stride=stride, autoPadding=pad,
                                    lowerPad=lowerPad, upperPad=upperPad, outputShape=outputShape,
-                                   maxTempMemSizeInSamples=maxTempMemSizeInSamples)
+                                   maxTempMemSizeInSamples=maxTempMemSizeInSamples, dilation=dilation)
   apply (x) = activation (if bias then maps (x) + b else maps (x))
 }.apply
 
-MaxPoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {  ## the largest value of each window
-  apply (x) = Pooling (x, 'max', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
+MaxPoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0, ceilOutDim=false} = {  ## the largest value of each window
+  apply (x) = Pooling (x, 'max', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad,
+                       ceilOutDim=ceilOutDim)
 }.apply
-AveragePoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {  ## the mean of each window
-  apply (x) = Pooling (x, 'average', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad)
+AveragePoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0, ceilOutDim=false, includePad=false} = {  ## the mean of each window
+  apply (x) = Pooling (x, 'average', filterShape, stride=stride, autoPadding=pad, lowerPad=lowerPad, upperPad=upperPad,
+                       ceilOutDim=ceilOutDim, includePad=includePad)
+}.apply
+# Enlarges an image by linear interpolation: a transposed convolution whose filters are not trained.
+BilinearUpsamplingLayer {numChannels, kernelSize, stride} = {  ## enlarges an image by linear interpolation
+  W = ParameterTensor {kernelSize : kernelSize : numChannels : numChannels, init='bilinear', learningRateMultiplier=0}
+  apply (x) = ConvolutionTranspose (W, x, kernelSize : kernelSize : numChannels, mapDims=numChannels, stride=stride,
+                                    autoPadding=false)
 }.apply
 MaxUnpoolingLayer {filterShape, stride=1, pad=false, lowerPad=0, upperPad=0} = {  ## puts values back to the places that a pooling took them from
   apply (unpoolInput, poolInput) =
@@ -97,15 +120,16 @@ _ImageAxes (dims) =
 
 # The time constant counts samples. synchronized: statistics of the whole minibatch instead of each rank's share. With spatialRank=2 there is one mean for each channel of an image, with 0 one for each element.
 BatchNormalizationLayer {spatialRank=0, initialScale=1, normalizationTimeConstant=5000, blendTimeConstant=0, epsilon=0.00001,
-                         useCntkEngine=false, synchronized=false} = {  ## normalises by mean and variance of the minibatch, then scales and shifts
+                         useCntkEngine=false, disableRegularization=false, synchronized=false} = {  ## normalises by mean and variance of the minibatch, then scales and shifts
   shape = if spatialRank == 0 then Inferred else Repeat (spatialRank, 1) : Inferred
   scale = ParameterTensor {shape, init='fixedValue', value=initialScale}
   bias = ParameterTensor {shape, init='fixedValue', value=0}
   runMean = ParameterTensor {shape, init='fixedValue', value=0, learningRateMultiplier=0}
   runVariance = ParameterTensor {shape, init='fixedValue', value=0, learningRateMultiplier=0}
-  apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatialRank > 0,
+  apply (x) = BatchNormalization (x, scale, bias, runMean, runVariance, spatial=(spatialRank > 0),
                                   normalizationTimeConstant=normalizationTimeConstant, blendTimeConstant=blendTimeConstant,
-                                  epsilon=epsilon, useCntkEngine=useCntkEngine, synchronized=synchronized)
+                                  epsilon=epsilon, useCntkEngine=useCntkEngine,
+                                  disableRegularization=disableRegularization, synchronized=synchronized)
 }.apply
 
 # x / (k + alpha/(2n+1) * sum of the squares of n channels on both sides and the channel itself) ** beta

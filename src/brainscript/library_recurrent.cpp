@@ -9,16 +9,16 @@ namespace tutti::brainscript {
 extern constexpr std::string_view recurrent_library = R"BS(
 # ---- time and dynamic axes
 
-PastValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =  ## the value timeStep steps earlier in the sequence
-  new ComputationNode { inputs = if _IsNone (initialState) then x else x : initialState }
-FutureValue (dims, x, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =  ## the value timeStep steps later in the sequence
-  new ComputationNode { inputs = if _IsNone (initialState) then x else x : initialState }
+PastValue (dims, input, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =  ## the value timeStep steps earlier in the sequence
+  new ComputationNode { inputs = if _IsNone (initialState) then input else input : initialState }
+FutureValue (dims, input, timeStep=1, initialState=None, defaultHiddenActivation=0.1, tag='') =  ## the value timeStep steps later in the sequence
+  new ComputationNode { inputs = if _IsNone (initialState) then input else input : initialState }
 Delay = PastValue
-Shift (x, fromOffset, boundaryValue, boundaryMode=-1, dim=-1, tag='') =  ## the value at another step of the sequence, boundaryValue beyond its ends
+Shift (input, fromOffset, boundaryValue, boundaryMode=-1, dim=-1, tag='') =  ## the value at another step of the sequence, boundaryValue beyond its ends
   if dim != -1 then Fail ("Shift works along the time axis only: dim = -1")
-  else if fromOffset < 0 then PastValue (0, x, timeStep=-fromOffset, initialState=boundaryValue, tag=tag)
-  else if fromOffset > 0 then FutureValue (0, x, timeStep=fromOffset, initialState=boundaryValue, tag=tag)
-  else x
+  else if fromOffset < 0 then PastValue (0, input, timeStep=-fromOffset, initialState=boundaryValue, tag=tag)
+  else if fromOffset > 0 then FutureValue (0, input, timeStep=fromOffset, initialState=boundaryValue, tag=tag)
+  else input
 TimeReverse (vectorSequence, tag='') = new ComputationNode { inputs = vectorSequence }  ## the sequence backwards
 Where (cond, tag='') = new ComputationNode { inputs = cond }  ## indices of the steps at which the condition is not 0, on a new axis
 PackedIndex (nodeWithLayoutToPackFor, indexSequence, tag='') =  ## indices into the steps that a condition has chosen

@@ -148,6 +148,13 @@ Value named(const Call& c) {
   return c[1];
 }
 
+// The value; warns if the condition holds.
+Value warn_if(const Call& c) {
+  if (c.ev.boolean(c[0], "the condition", c.site, c.scope))
+    c.ev.notice({Evaluator::place(c.site, c.scope), c.text(1), c.text(2)});
+  return c[3];
+}
+
 // A record or an array whose members are evaluated in the order in which they are written.
 Value in_order(const Call& c) {
   const auto all = [&](const auto& self, const Value& v) -> void {
@@ -166,7 +173,10 @@ const std::vector<Native>& natives() {
   const std::string empty;
   static const std::vector<Native> all = {
       {"Print", {{"value", {}}, {"format", empty}}, print, "prints a value once and gives it back"},
-      {"Fail", {{"what", {}}}, [](const Call& c) -> Value { c.fail(c.shown(0)); }, "ends the run with this message"},
+      {"Fail",
+       {{"what", {}}, {"fix", empty}},
+       [](const Call& c) -> Value { c.fail(c.shown(0), c.text(1)); },
+       "ends the run with this message"},
       {"Format", {{"what", {}}, {"how", empty}}, format, "a value as text, by a printf conversion"},
       {"Replace", {{"s", {}}, {"from", {}}, {"to", {}}}, replace, "the text with one part replaced by another"},
       {"Substr", {{"s", {}}, {"begin", {}}, {"num", {}}}, substr, "num characters of a text"},
@@ -189,6 +199,7 @@ const std::vector<Native>& natives() {
       {"_IsNone", {{"x", {}}}, is_a<None>},
       {"_Named", {{"name", {}}, {"node", {}}}, named},
       {"_InOrder", {{"all", {}}}, in_order},
+      {"_WarnIf", {{"condition", {}}, {"message", {}}, {"fix", {}}, {"value", {}}}, warn_if},
       {"_Numeric", {{"what", {}}, {"x", {}}}, numeric},
       // A dynamic axis is known by the name under which it is defined.
       {"DynamicAxis",

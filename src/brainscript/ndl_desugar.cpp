@@ -268,15 +268,15 @@ class Desugarer {
       if (k >= m.parameters.size() && std::none_of(m.body.begin(), m.body.end(), [&](const Statement& s) {
             return uses_name(s.value, to_lower(a.name));
           }))
-        warn_unused(a, m.name, "the macro does not use it");
+        warn_unused(a.name, m.name, "the macro does not use it");
       const std::string& known_as = k < m.parameters.size() ? m.parameters[k] : a.name;
       inside.symbols[to_lower(known_as)] = {nullptr, Symbol::State::done, evaluate(a.value, caller, {})};
     }
     return tag;
   }
 
-  void warn_unused(const Argument& a, const std::string& of, const std::string& because) {
-    std::string line = fmt::format("'{}' of {} has no effect here because {}", a.name, of, because);
+  void warn_unused(const std::string& name, const std::string& of, const std::string& because) {
+    std::string line = fmt::format("'{}' of {} has no effect here because {}", name, of, because);
     if (notices_ && warned_.insert(line).second) notices_->lines.push_back(std::move(line));
   }
 
@@ -344,7 +344,7 @@ class Desugarer {
       const Argument* a = m.by_parameter[k];
       if (!a) continue;
       if (const auto because = why_unused(p)) {
-        if (!a->name.empty()) warn_unused(*a, e.text, *because);
+        warn_unused(p.name, e.text, *because);
         continue;
       }
       Expr* value = nullptr;

@@ -18,7 +18,8 @@ constexpr const char* shared =
     "Equal NotEqual Greater GreaterEqual Clip Softmax LogSoftmax Hardmax Dropout Mean InvStdDev SumElements "
     "SumColumnElements PerDimMeanVarNormalization PerDimMeanVarDeNormalization CrossEntropyWithSoftmax CrossEntropy "
     "SquareError Logistic WeightedLogistic ClassBasedCrossEntropyWithSoftmax ClassificationError ErrorPrediction "
-    "MatrixL1Reg MatrixL2Reg CosDistance LambdaRank NDCG1Eval RowSlice RowStack RowRepeat TransposeDimensions Slice "
+    "MatrixL1Reg MatrixL2Reg CosDistance LambdaRank NDCG1Eval TimeReverse RowSlice RowStack RowRepeat "
+    "TransposeDimensions Slice "
     "Reshape Where PackedIndex GatherPacked ScatterPacked ReconcileDynamicAxis ReconcileMBLayout MaxUnpooling "
     "ROIPooling";
 
@@ -29,12 +30,12 @@ const std::map<std::string, std::string> other_names = {{"rows", "dims"},
                                                         {"imagechannels", "channels"},
                                                         {"needsgradient", "needGradient"},
                                                         {"computegradient", "needGradient"},
-                                                        {"start", "begin"},
-                                                        {"startindex", "begin"},
-                                                        {"numrows", "num"},
-                                                        {"numrepeats", "n"},
-                                                        {"axis1", "a"},
-                                                        {"axis2", "b"},
+                                                        {"start", "beginIndex"},
+                                                        {"startindex", "beginIndex"},
+                                                        {"begin", "beginIndex"},
+                                                        {"end", "endIndex"},
+                                                        {"num", "numRows"},
+                                                        {"n", "numRepeats"},
                                                         {"delaytime", "timeStep"},
                                                         {"defaulthiddenactivity", "defaultHiddenActivation"},
                                                         {"kernelshape", "kernelDims"},

@@ -25,7 +25,7 @@ struct AttributeSpec {
 using enum AttributeKind;
 const std::vector<AttributeSpec> pooling = {{"poolingType", text},  {"kernelDims", dims}, {"stride", dims},
                                             {"autoPadding", flags}, {"lowerPad", dims},   {"upperPad", dims},
-                                            {"imageLayout", text}};
+                                            {"ceilOutDim", flag},   {"includePad", flag}, {"imageLayout", text}};
 // Of an operation, parameters excepted.
 const std::map<std::string, std::vector<AttributeSpec>> attributes = {
     {"InputValue", {{"dims", dims}, {"sparse", flag}, {"dynamicAxis", text}}},
@@ -71,13 +71,14 @@ const std::map<std::string, std::vector<AttributeSpec>> attributes = {
       {"onlyUpToRow", integer},
       {"onlyUpToT", integer}}},
     {"MaxUnpooling", pooling},
-    {"ROIPooling", {{"shape", dims}}},
+    {"ROIPooling", {{"shape", dims}, {"spatialScale", number}}},
     {"BatchNormalization",
      {{"spatial", flag},
       {"normalizationTimeConstant", number},
       {"blendTimeConstant", number},
       {"epsilon", number},
       {"useCntkEngine", flag},
+      {"disableRegularization", flag},
       {"synchronized", flag},
       {"imageLayout", text}}},
     {"LocalResponseNormalization", {{"depthRadius", integer}, {"bias", number}, {"alpha", number}, {"beta", number}}},

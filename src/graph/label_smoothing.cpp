@@ -27,7 +27,7 @@ LabelSmoothing smooth_labels(const Graph& graph, std::size_t criterion, double a
     throw ConfigError(node.where,
                       fmt::format("labelSmoothing needs a criterion CrossEntropyWithSoftmax; '{}' is a {}", node.name,
                                   node.operation),
-                      "remove labelSmoothing from SGD, or use CrossEntropyWithSoftmax");
+                      "remove labelSmoothing from SGD, or use CrossEntropyWithSoftmax without axis");
   return smoothing;
 }
 

@@ -310,6 +310,9 @@ TEST(EditScript, MistakesNameTheirPlace) {
   EXPECT_THAT(edit("m = LoadModel (base.dnn, format=dbn)").errors, HasSubstr("there is no model format 'dbn'"));
   EXPECT_THAT(edit_base("Delete (features)").errors, HasSubstr("is not set"));
   EXPECT_THAT(edit_base("SetInput (CE.T, 1, L1.W)").errors, HasSubstr("edit_script_test.mel:3:1"));
+  EXPECT_THAT(edit_base("Copy (L2.*, L3.*)\nSetInput (CE.T, 1, L3.S)\nSetInput (L3.T, 1, features)").errors,
+              HasSubstr("edit_script_test.mel:4:1"))
+      << "not that of the copy";
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ TEST(FunctionHelp, ComesFromTheLibraryItself) {
   EXPECT_EQ(find(all, "ReLU")->same_as, "RectifiedLinear");
   EXPECT_EQ(find(all, "BS.Boolean.Not")->signature, "BS.Boolean.Not (x)");
   EXPECT_TRUE(find(all, "CNTK2.Times"));
+  EXPECT_EQ(find(all, "CNTK2.Relu")->same_as, "") << "names differ in more than their case";
   EXPECT_TRUE(find(all, "Length"));
   EXPECT_FALSE(find(all, "_Compose"));
   for (const auto& f : all) EXPECT_EQ(f.signature.find('\n'), std::string::npos) << f.name;

@@ -21,6 +21,21 @@ std::vector<double> nums(const graph::Node& n, const std::string& name) {
   return std::get<std::vector<double>>(n.attributes.at(name));
 }
 
+// The outputs' values, one after the other, of one sample.
+std::vector<float> values_of(const Built& b, const std::string& input, const std::vector<float>& sample) {
+  Network network(b.graph, {});
+  network.initialize_parameters();
+  Batch batch;
+  batch.streams.resize(1);
+  batch.streams[0].columns = 1, batch.streams[0].dense = sample;
+  batch.samples = batch.sequences = batch.columns = batch.global_samples = batch.global_columns = 1;
+  network.bind({{input, sample.size(), false}});
+  network.plan_evaluation(1, b.names_of(b.graph.outputs));
+  std::vector<float> all;
+  for (const auto& output : network.forward(batch)) all.insert(all.end(), output.values.begin(), output.values.end());
+  return all;
+}
+
 const char* const small = R"({
   model = Sequential (
     ConvolutionalLayer {16, (5:4), pad=true, activation=ReLU, init='gaussian', initValueScale=0.5, initBias=0.1} :
@@ -209,7 +224,7 @@ TEST(ImageOperations, TakeTheirArguments) {
     c = Convolution (W, x, (3:3:3), mapDims=4, stride=(2:2:3), autoPadding=(true:true:false))
     d = Convolution (W, x, (3:3:3), deconv=true, outputShape=(9:9:3))
     p = Pooling (x, 'max', (2:2)); n = MaxUnpooling (p, x, (2:2), stride=2); g = ROIPooling (x, r, (2:2))
-    q = CNTK2.Pooling (x, 'average', 3); s = CNTK2.ROIPooling (x, r, 5); k = CNTK2.Plus (x, x) })");
+    q = CNTK2.Pooling (x, 'average', 3); s = CNTK2.ROIPooling (x, r, 5, spatialScale=1/8); k = CNTK2.Plus (x, x) })");
   ASSERT_EQ(b.errors, "");
   EXPECT_THAT(nums(b["c"], "autoPadding"), ElementsAre(1, 1, 0));
   EXPECT_THAT(nums(b["c"], "stride"), ElementsAre(2, 2, 3));
@@ -222,10 +237,62 @@ TEST(ImageOperations, TakeTheirArguments) {
   EXPECT_THAT(nums(b["g"], "shape"), ElementsAre(2, 2));
   EXPECT_EQ(str(b["q"], "poolingType"), "average");
   EXPECT_THAT(nums(b["s"], "shape"), ElementsAre(5));
+  EXPECT_EQ(num(b["s"], "spatialScale"), 0.125);
+  EXPECT_FALSE(b["g"].attributes.contains("spatialScale"));
   EXPECT_EQ(b["k"].operation, "Plus");
 }
 
+TEST(ImageOperations, PoolingRoundsUpAndCountsPadding) {
+  const Built b = build(R"({ x = Input {3:3:1}
+    a = AveragePoolingLayer {(2:2), stride=2, ceilOutDim=true} (x)
+    c = AveragePoolingLayer {(2:2), stride=2, ceilOutDim=true, includePad=true} (x)
+    m = MaxPoolingLayer {(2:2), stride=2, ceilOutDim=true} (x); d = MaxPoolingLayer {(2:2), stride=2} (x)
+    shown = Print (m.dim : d.dim); outputNodes = (a : c) })");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_THAT(b.notices, ElementsAre(HasSubstr(": note: (4:1)")));
+  EXPECT_THAT(values_of(b, "x", std::vector<float>(9, 4)), ElementsAre(4, 4, 4, 4, 4, 2, 2, 1));
+}
+
+TEST(ImageLayers, BilinearUpsampling) {
+  const Built b = build("{ x = Input {2:2:1}; y = BilinearUpsamplingLayer {1, 4, 2} (x); outputNodes = (y) }");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_EQ(num(b["y.W"], "learningRateMultiplier"), 0);
+  const auto y = values_of(b, "x", {4, 4, 4, 4});
+  ASSERT_EQ(y.size(), 36u);
+  EXPECT_THAT(std::vector<float>(y.begin() + 12, y.begin() + 18), ElementsAre(1, 3, 4, 4, 3, 1));
+}
+
+TEST(ImageOperations, NormalizationsOfBothVersions) {
+  const Built b =
+      build(R"({ x = Input {3}; P = ParameterTensor {3}; n = ParameterTensor {1, initValue=0, learningRateMultiplier=0}
+    a = BatchNormalization (x, P, P, P, P); c = BatchNormalization (x, P, P, P, P, n, spatial=true)
+    d = BatchNormalization (x, P, P, P, P, runCount=n, disableRegularization=true); e = BatchNormalization (x, P, P, P, P, true)
+    l = BatchNormalizationLayer {disableRegularization=true} (x); s = CNTK2.BatchNormalization (x, P, P, P, P, n, true) })");
+  ASSERT_EQ(b.errors, "");
+  for (const auto& [name, spatial] : {std::pair("a", false), {"c", true}, {"d", false}, {"e", true}, {"s", true}})
+    EXPECT_EQ(yes(b[name], "spatial"), spatial) << name;
+  EXPECT_EQ(b["c"].inputs.size(), 5u);
+  EXPECT_FALSE(yes(b["a"], "disableRegularization"));
+  EXPECT_TRUE(yes(b["d"], "disableRegularization"));
+  EXPECT_TRUE(yes(b["l"], "disableRegularization"));
+}
+
+TEST(ImageOperations, RegularizationLeavesOutNormalizations) {
+  const Built b = build(R"({ x = Input {3}; y = BatchNormalizationLayer {disableRegularization=true} (x)
+    z = BatchNormalizationLayer {} (y); ce = SumElements (z); criterionNodes = (ce) })");
+  ASSERT_EQ(b.errors, "");
+  Network network(b.graph, {});
+  for (const auto& slice : network.parameters().slices)
+    EXPECT_EQ(slice.regularization_multiplier, slice.name.starts_with("y.") ? 0 : 1) << slice.name;
+}
+
 TEST(ImageOperations, WrongArgumentsAreNamed) {
+  EXPECT_THAT(build("{ x = Input {8:8:3}; c = ConvolutionalLayer {2, (3:3), dilation=(1:2)} (x) }").errors,
+              HasSubstr("dilation is not part of this version"));
+  EXPECT_EQ(build("{ x = Input {8:8:3}; c = ConvolutionalLayer {2, (3:3), dilation=(1:1)} (x) }").errors, "");
+  for (const char* name : {"BatchNormalization", "CNTK2.BatchNormalization"})
+    EXPECT_THAT(build("{ x = Input {3}; n = " + std::string(name) + " (x, 1, 1, 1, 1, true, 5000) }").errors,
+                HasSubstr("'||' does not go with the number 5000"));
   EXPECT_THAT(build("{ x = Input {8:8:3}; p = Pooling (x, 'max', (2:2), autoPadding=1) }").errors,
               HasSubstr("'autoPadding' of Pooling 'p' must be true or false"));
   EXPECT_THAT(build("{ x = Input {8:8:3}; p = MaxPoolingLayer {(2.5:2)} (x) }").errors,

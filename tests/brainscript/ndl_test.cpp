@@ -288,6 +288,27 @@ TEST(Ndl, OlderFormsOfArguments) {
   EXPECT_EQ(b.notices.size(), 2u) << "engine and expAvgFactor";
 }
 
+TEST(Ndl, LaterFormsOfFunctions) {
+  const Built b = ndl(R"(
+    x = Input(4); y = Input(2)
+    s = Parameter(4); m = Parameter(4); v = Parameter(4); count = Parameter(1)
+    a = BatchNormalization(x, s, s, m, v, count, spatial=true, disableRegularization=true)
+    r = TimeReverse(x); p = Parallel(x, y); k = RowSlice(start=1, num=2, input=x)
+    o = Slice(begin=0, end=2, input=x)
+    q = Pooling(x, average, {2}, ceilOutDim=true, includePad=true))");
+  ASSERT_EQ(b.errors, "");
+  EXPECT_TRUE(std::get<bool>(b["a"].attributes.at("spatial")));
+  EXPECT_TRUE(std::get<bool>(b["a"].attributes.at("disableRegularization")));
+  EXPECT_EQ(b["r"].operation, "TimeReverse");
+  EXPECT_EQ(b["p"].operation, "RowStack");
+  EXPECT_EQ(num(b["k"], "end"), 3);
+  EXPECT_EQ(num(b["o"], "end"), 2);
+  EXPECT_TRUE(std::get<bool>(b["q"].attributes.at("includePad")));
+  EXPECT_THAT(b.notices,
+              ElementsAre("'runCount' of BatchNormalization has no effect here because the node itself counts "
+                          "its samples"));
+}
+
 struct Mistake {
   const char *section, *says;
 };
@@ -324,6 +345,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"x = Input($dimension$)", "No variable found with the name 'dimension'"},
                     Mistake{"x = Input(3); y = ErrorPrediction(x, x, Exp(x))",
                             "'topN' of ClassificationError 'y' must be a number, not the node 'Exp1'"},
+                    Mistake{"x = Input(3); y = Diagonal(x)", "'Diagonal' is not part of this version"},
+                    Mistake{"x = Input(3); y = GMMLL(x, x, x, x)", "'GMMLL' is not part of this version"},
+                    Mistake{"x = Input(3); y = LSTM(x, x, x, x, x)", "'LSTM' is not part of this version"},
                     Mistake{"3 = 4", "expected a name, found '3'"}));
 
 TEST(Ndl, BlocksAreChecked) {

@@ -246,6 +246,20 @@ TEST(Operators, OnNodes) {
   EXPECT_EQ(b.graph.nodes[b["h"].inputs[1]].name, "x");
 }
 
+// Along an axis the softmax criteria have a value for each sample, as in CNTK.
+TEST(Library, CriteriaAlongAnAxis) {
+  const Built b = build(R"({ y = Input {2:3}; z = Input {2:3}
+    a = CrossEntropyWithSoftmax (y, z, axis=1); b = ClassificationError (y, z, axis=1)
+    c = CNTK2.CrossEntropyWithSoftmax (y, z, axis=2); d = CNTK2.ClassificationError (y, z, axis=2)
+    e = CrossEntropyWithSoftmax (y, z); f = CNTK2.ClassificationError (y, z, topN=2) })");
+  ASSERT_EQ(b.errors, "");
+  for (const char* name : {"a", "c"}) EXPECT_EQ(b[name].operation, "Minus") << name;
+  for (const char* name : {"b", "d"}) EXPECT_EQ(b[name].operation, "ReduceElements") << name;
+  EXPECT_EQ(num(b.graph.nodes[b["c"].inputs[0]], "axis"), 2);
+  EXPECT_EQ(b["e"].operation, "CrossEntropyWithSoftmax");
+  EXPECT_EQ(num(b["f"], "topN"), 2);
+}
+
 TEST(Library, OperationsWithTheirAttributes) {
   const Built b = build(R"({ x = Input {2:3:4}; v = Input {6}
     a = Slice (1, 3, v); b = Slice (0, -1, x, axis=2); c = RowSlice (2, 3, v); d = RowStack (v : v); e = Splice (x : x, axis=3)
@@ -301,7 +315,7 @@ TEST(Library, LayersHaveTheirShapes) {
     mapped = LinearLayer {4, mapRank=1} (s); ranked = LinearLayer {4, inputRank=2} (s)
     emb = EmbeddingLayer {3} (x); tra = EmbeddingLayer {3, transpose=true} (x); sta = StabilizerLayer {} (x)
     lay = LayerNormalizationLayer {} (x); mvn = FeatureMVNLayer {} (x); pri = LogPriorLayer {} (x)
-    par = Parallel ((LinearLayer {2} : LinearLayer {3}), Splice) (x); mrg = MergeBinary ((Sigmoid : Tanh), Plus) (x)
+    par = Parallel ((LinearLayer {2} : LinearLayer {3}), Splice) (x); mrg = MergeBinary ((Sigmoid : Tanh), Plus) (x, x .* 2)
     stk = LayerStack {3, i => DenseLayer {i + 2}} (x); one = Sequential (Sigmoid) (x); two = (Sigmoid >> Tanh) (x)
     dims = lin.dim : den.dim : ten.dim : mapped.dim : ranked.dim : emb.dim : tra.dim : sta.dim : lay.dim : mvn.dim : par.dim : mrg.dim : stk.dim
     print = Print (dims) })");
@@ -311,6 +325,8 @@ TEST(Library, LayersHaveTheirShapes) {
   EXPECT_THROW(b["lin.b"], std::runtime_error);
   EXPECT_EQ(num(b["den.arrayOfFunctions[0].b"], "value"), 1);
   EXPECT_EQ(b["mrg"].operation, "Plus");
+  EXPECT_EQ(b.graph.nodes[b[b.graph.nodes[b["mrg"].inputs[1]].name].inputs[0]].operation, "ElementTimes")
+      << "of its own input";
   EXPECT_EQ(b["two"].operation, "Tanh");
   EXPECT_EQ(num(b["sta.p"], "value"), 0.99537863);
   EXPECT_NO_THROW(b["stk.arrayOfFunctions[2].arrayOfFunctions[0].W"]);

@@ -51,6 +51,15 @@ NEGATIVES = '''BrainScriptNetworkBuilder = {
     loss = SumElements (cost, tag='criterion'); closeness = SumElements (own, tag='evaluation')
   }'''
 
+WRITE = '''
+command = Write
+Write = [
+  action = "write"; modelPath = "none"; outputPath = "$OutputDir$/out"
+  BrainScriptNetworkBuilder = { %(network)s }
+  reader = [ readerType = "CNTKTextFormatReader"; file = "$OutputDir$/data.ctf"; randomize = false; input = [ %(streams)s ] ]
+]
+'''
+
 
 class OperationsTest(support.TrainerTest):
     def train(self, network, streams, ranks, *options, rate='0.02'):
@@ -111,6 +120,38 @@ class OperationsTest(support.TrainerTest):
             epochs, tested = self.train(NEGATIVES, [('q', 5), ('d', 5)], ranks, rate='0.01')
             self.assertLess(epochs[-1]['loss'][0], 0.8 * epochs[0]['loss'][0])
             self.assertGreater(tested['closeness'][0], 0.5)
+
+    def write(self, network, streams, lines, *options, expect=0):
+        """What action write prints for the outputs of a network that is not trained: the numbers of each sample."""
+        described = ' '.join(f'{n} = [ dim = {d}; format = "dense" ];' for n, d in streams)
+        (self.directory / 'data.ctf').write_text(lines, encoding='utf-8')
+        (self.directory / 'write.cntk').write_text(WRITE % {'network': network, 'streams': described}, encoding='utf-8')
+        done = self.run_trainer([f'configFile={self.directory}/write.cntk', f'OutputDir={self.directory}', *options], expect=expect)
+        if expect:
+            return done.text
+        return [[float(v) for v in line.split()] for line in (self.directory / 'out.o').read_text(encoding='utf-8').splitlines()]
+
+    def test_a_loss_along_an_axis_is_masked_sample_by_sample(self):
+        lines = '|z 1 2 |y 1 0 |m 1\n|z 0 3 |y 0 1 |m 0\n|z 2 2 |y 1 0 |m 1\n'
+        network = 'z = Input {2}; y = Input {2}; m = Input {1}; o = %s (y, z, axis=1) .* m; outputNodes = (o)'
+        streams = [('z', 2), ('y', 2), ('m', 1)]
+        for size in (1, 3):
+            losses = self.write(network % 'CrossEntropyWithSoftmax', streams, lines, f'Write=[minibatchSize={size}]')
+            for (found,), wanted in zip(losses, (1.3132617, 0, 0.6931472), strict=True):
+                self.assertAlmostEqual(found, wanted, delta=1e-6)
+            # Both elements of the last sample are the largest, so its prediction is not the label.
+            self.assertEqual(self.write(network % 'ClassificationError', streams, lines, f'Write=[minibatchSize={size}]'), [[1], [0], [1]])
+
+    def test_regions_in_pixels(self):
+        lines = '|x ' + ' '.join(map(str, range(16))) + ' |r 32 16 63 63\n'
+        network = 'x = Input {4:4:1}; r = Input {4:1}; o = ROIPooling (x, r, (2:1)%s); outputNodes = (o)'
+        streams = [('x', 16), ('r', 4)]
+        # Columns 2 to 4 and rows 1 to 4 of an image 16 times smaller than the picture, in two parts that share column 3.
+        self.assertEqual(self.write(network % ', spatialScale=1/16', streams, lines), [[15, 15]])
+        self.assertEqual(self.write(network % '', streams, lines.replace('32 16 63 63', '0 0 0.5 0.5')), [[4, 5]])
+        told = self.write(network % '', streams, lines, expect=1)
+        self.assertIn("ROIPooling 'o': a region has the value 32, but without spatialScale regions are", told)
+        self.assertIn('fix: for regions x1, y1, x2, y2 in pixels of the picture, add spatialScale', told)
 
 
 if __name__ == '__main__':
