@@ -74,10 +74,12 @@ struct PoolingShape {
   std::size_t columns = 0, channels = 1;
   Format format = Format::plain;       // of both sides
   Element element = Element::float32;  // of both sides
+  bool include_padding = false;        // average pooling divides by the size of the window
 };
 
 // Max pooling stores in `work` which pixel won: one byte per stored value of y if windows have fewer than 255 pixels,
-// else as much as y. Average pooling divides by the number of pixels inside the image.
+// else as much as y. Average pooling divides by the number of pixels inside the image, unless
+// include_padding is set.
 class PoolingPlan {
  public:
   virtual ~PoolingPlan() = default;
@@ -125,11 +127,12 @@ struct ResponseNormalization {
   double bias = 1, alpha = 1, beta = 0.75;
 };
 
-// Max pooling of regions (ROI pooling). The image is [width, height, channels]; regions are [4, number], each x, y,
-// width, height relative to the image; the result is [out_width, out_height, channels, number]. `work` is as large as
-// the result.
+// Max pooling of regions (ROI pooling). The image is [width, height, channels]; regions are [4, number]: x, y, width,
+// height as fractions of the image, or with `scale` x1, y1, x2, y2, the first and the last pixel in a picture that is
+// 1 / scale times as large. The result is [out_width, out_height, channels, number]. `work` is as large as the result.
 struct RegionPooling {
   std::size_t columns = 0, width = 1, height = 1, channels = 1, regions = 1, out_width = 1, out_height = 1;
+  double scale = 0;  // 0: relative regions
 };
 
 class ImageOps {

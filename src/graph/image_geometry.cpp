@@ -44,9 +44,10 @@ void place_windows(const Node& node, ImageGeometry& g, std::size_t axis, bool au
     fail(node, fmt::format("the kernel is larger than the input: {} against {} along axis {}", kernel, most, axis + 1),
          "use a smaller kernel, or fewer layers that shrink the image before it");
   long pad = static_cast<long>(lower);
-  long out = (in + static_cast<long>(lower + upper) - kernel) / stride + 1;
+  const long rounded_up = flag(node, "ceilOutDim", false) ? stride - 1 : 0;
+  long out = (in + static_cast<long>(lower + upper) - kernel + rounded_up) / stride + 1;
   if (automatic) {
-    out = (in - 1) / stride + 1;
+    out = (in - 1 + rounded_up) / stride + 1;
     pad = (kernel - 1) / 2 - (in - ((out - 1) * stride + 1)) / 2;
   } else if (lower >= w.kernel[axis] || upper >= w.kernel[axis]) {
     fail(node,
@@ -54,6 +55,9 @@ void place_windows(const Node& node, ImageGeometry& g, std::size_t axis, bool au
                      axis + 1),
          "every window must overlap the image: pad with less than the size of the kernel");
   }
+  if ((out - 1) * stride - pad >= in)
+    fail(node, fmt::format("with ceilOutDim, the last window lies outside the image along axis {}", axis + 1),
+         "use a smaller stride, or leave ceilOutDim out");
   w.out[axis] = static_cast<std::size_t>(out);
   if (pad < 0) {
     g.skip[axis] = static_cast<std::size_t>(-pad);
@@ -157,9 +161,8 @@ ImageGeometry convolution_geometry(const Node& node, const Shape& in, const Shap
   g.groups = whole(number(node, "groups", 1));
   // A kernel may name the channels that it sees, those of a group.
   const auto seen = static_cast<double>(in.dims.back()) / std::max(1.0, static_cast<double>(g.groups));
-  g.channel_axis =
-      in.rank() > 1 && (of_original || kernel.size() < in.rank() || kernel.last() == seen ||
-                        kernel.last() == static_cast<double>(in.dims.back()));
+  g.channel_axis = in.rank() > 1 && (of_original || kernel.size() < in.rank() || kernel.last() == seen ||
+                                     kernel.last() == static_cast<double>(in.dims.back()));
   g.window.rank = spatial_rank(node, in, g.channel_axis);
   g.channels = g.channel_axis ? in.dims.back() : 1;
   for (std::size_t axis = 0; axis < g.window.rank; ++axis) {

@@ -51,6 +51,7 @@ Operand cut_off(Lowering& l, Operand x, const ImageGeometry& g, std::map<std::st
   for (auto* list : {&lower, &upper}) list->push_back(0);
   attributes["lowerPad"] = lower, attributes["upperPad"] = upper;
   attributes["autoPadding"] = std::vector<double>{0};
+  attributes.erase("ceilOutDim");
   return x;
 }
 

@@ -94,11 +94,15 @@ Shape roi_pooling_shape(const ShapeCall& c) {
   const auto shape = numbers(c.node, "shape");
   if (shape.size() != 2 || !(shape[0] >= 1) || !(shape[1] >= 1))
     c.fail("shape must have two sizes", "give the size of the result of a region, such as shape = (6:6)");
+  if (c.node.attributes.contains("spatialScale") && !(number(c.node, "spatialScale", 0) > 0))
+    c.fail(fmt::format("spatialScale cannot be {}", number(c.node, "spatialScale", 0)),
+           "give the size of the image relative to that of the picture, such as 1/16, or leave spatialScale out");
   const Shape &image = c.in[0], &regions = c.in[1];
   if (has_unknown(image) || has_unknown(regions)) return image;
   if (image.rank() != 3) c.fail(fmt::format("{} is not an image [W, H, C]", c.operand(0)), "pool images");
   if (regions[0] != 4 || regions.rank() > 2)
-    c.fail(fmt::format("{} does not hold regions", c.operand(1)), "regions are [4, number]: x, y, width, height");
+    c.fail(fmt::format("{} does not hold regions", c.operand(1)),
+           "regions are [4, number]: x, y, width, height, or x1, y1, x2, y2 with spatialScale");
   return Shape{{static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), image[2], regions[1]}};
 }
 

@@ -117,11 +117,12 @@ void from_value(const Node& node, const std::string& attribute, const Shape& sha
 // Every kernel of a deconvolution enlarges by linear interpolation in both directions.
 void fill_bilinear(const Node& node, const Shape& shape, std::span<float> values) {
   const std::size_t width = shape[0];
-  if (number(node, "initFilterRank", 0) != 2 || width != shape[1])
+  const double rank = number(node, "initFilterRank", 0);
+  if ((rank != 0 && rank != 2) || width != shape[1])
     throw ConfigError(node.where,
                       fmt::format("parameter '{}' {}: init = 'bilinear' needs square kernels on the first two axes",
                                   node.name, to_string(shape)),
-                      "give initFilterRank=2 and a filter such as (4:4); DeconvLayer does so");
+                      "give a square filter such as (4:4); initFilterRank is 2 or left out");
   const auto factor = static_cast<float>((width + 1) / 2);
   const float center = static_cast<float>(width - 1) / 2;
   const auto weight = [&](std::size_t i) { return 1 - std::abs(static_cast<float>(i) - center) / factor; };

@@ -334,7 +334,7 @@ const Row rows[] = {
     {"Convolution", 2, 2, convolution_shape, 0, "1."},
     {"Pooling", 1, 1, pooling_shape},  // poolingType="max", kernelDims, stride=1, autoPadding=0, lowerPad=0, ...
     {"MaxUnpooling", 2, 2, unpooling_shape, side_by_side},  // values, pooled image; the window as for Pooling
-    {"ROIPooling", 2, 2, roi_pooling_shape, side_by_side},  // image, regions [4, number]; shape
+    {"ROIPooling", 2, 2, roi_pooling_shape, side_by_side},  // image, regions [4, number]; shape, spatialScale
     // x, scale, bias, running mean, running variance; spatial=false, normalizationTimeConstant=0, blendTimeConstant=0,
     // epsilon=1e-5
     {"BatchNormalization", 5, 5, batch_normalization_shape, 0, ".1111"},

@@ -135,6 +135,7 @@ class OnnxTest(support.TrainerTest):
         self.operations([
             'ConvolutionalLayer {3, (3:3)} (x)', 'ConvolutionalLayer {3, (3:2), pad = true, stride = 2} (x)', 'ConvolutionalLayer {4, (2:2), stride = (2:1), pad = (false:true)} (x)',
             'MaxPoolingLayer {(2:2), stride = 2} (x)', 'MaxPoolingLayer {(3:3), stride = 2, pad = true} (x)', 'AveragePoolingLayer {(3:2), stride = (2:1), pad = true} (x)',
+            'AveragePoolingLayer {(3:3), stride = 2, pad = true, ceilOutDim = true, includePad = true} (x)',
             'AveragePoolingLayer {(2:3), stride = 3} (x)', 'BatchNormalizationLayer {spatialRank = 2} (x)', 'DenseLayer {5} (x)', 'ReduceSum (x, axis = 2)', 'ReduceMean (x, axis = 3)',
             'ReduceMax (x, axis = 1)', 'Softmax (x, axis = 3)', 'Softmax (x)', 'LogSoftmax (x, axis = 1)', 'TransposeDimensions (x, 1, 3)', 'ReshapeDimension (x, 1, (2:3))',
             'NewReshape (x, (5:12))', 'Splice (x : x, axis = 3)', 'Slice (1, 4, x, axis = 2)', 'x + bias', 'x .* row', 'MaxPoolingLayer {(1:1), stride = 2, pad = true} (x)',

@@ -194,6 +194,28 @@ TEST_P(Windows, Pooling) {
 INSTANTIATE_TEST_SUITE_P(Images, Windows, testing::ValuesIn(windows()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(ImageGradients, PoolingThatRoundsUpAndCountsPadding) {
+  for (const char* type : {"max", "average"})
+    for (const bool include : {false, true})
+      for (const double channels : {3.0, 16.0}) {
+        SCOPED_TRACE(testing::Message() << type << (include ? " with padding over " : " over ") << channels);
+        const List dims = {5, 4, channels};
+        GraphBuilder b;
+        const auto whole = b.add("Reshape", "whole", {b.input("order", {product(dims)})}, {{"dims", dims}});
+        const auto small = b.add("ElementTimes", "small", {b.constant("k", 0.2), image(b, dims)});
+        const auto pooled = b.add("Pooling", "pool", {b.add("Plus", "x", {whole, small})},
+                                  {{"kernelDims", List{2, 3}},
+                                   {"stride", List{2, 2}},
+                                   {"autoPadding", List{0}},
+                                   {"ceilOutDim", true},
+                                   {"includePad", include},
+                                   {"poolingType", std::string(type)}});
+        ASSERT_EQ(sizes_of(b, pooled), 3 * 2 * channels);
+        criterion(b, b.add("ElementTimes", "near", {b.constant("n", 0.1), pooled}), 3 * 2 * channels);
+        expect_agreement(b, {dims}, 3, 0, 15);
+      }
+}
+
 TEST(ImageGradients, ChannelsFirst) {
   GraphBuilder b;
   const List dims = {3, 5, 4};
@@ -290,6 +312,17 @@ TEST(ImageGradients, Regions) {
   const auto x = b.add("ElementTimes", "far", {b.constant("f", 40), image(b, dims)});
   const auto rois = b.add("Sigmoid", "rois", {image(b, {4, 3}, 2)});
   const auto y = b.add("ROIPooling", "pool", {x, rois}, {{"shape", List{2, 3}}});
+  const auto near = b.add("ElementTimes", "near", {b.constant("n", 0.02), y});
+  criterion(b, near, 2 * 3 * 2 * 3);
+  expect_agreement(b, {dims, {4, 3}}, 2, 0, 1);
+}
+
+TEST(ImageGradients, RegionsInPixels) {
+  GraphBuilder b;
+  const List dims = {6, 5, 2};
+  const auto x = b.add("ElementTimes", "far", {b.constant("f", 40), image(b, dims)});
+  const auto rois = b.add("ElementTimes", "rois", {b.constant("r", 48), b.add("Sigmoid", "s", {image(b, {4, 3}, 2)})});
+  const auto y = b.add("ROIPooling", "pool", {x, rois}, {{"shape", List{2, 3}}, {"spatialScale", 0.125}});
   const auto near = b.add("ElementTimes", "near", {b.constant("n", 0.02), y});
   criterion(b, near, 2 * 3 * 2 * 3);
   expect_agreement(b, {dims, {4, 3}}, 2, 0, 1);

@@ -103,7 +103,7 @@ TEST(Initialize, BilinearKernelsInterpolate) {
   ASSERT_EQ(four.size(), 32u);
   const std::vector<float> line = {0.25f, 0.75f, 0.75f, 0.25f};
   for (std::size_t i = 0; i < four.size(); ++i) EXPECT_EQ(four[i], line[i % 4] * line[i / 4 % 4]) << i;
-  EXPECT_EQ(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{3, 3}})[4], 1.0f);
+  EXPECT_EQ(made({{"init", std::string("bilinear")}}, {{3, 3}})[4], 1.0f);
   EXPECT_THROW(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{3, 4, 1}}), ConfigError);
 }
 

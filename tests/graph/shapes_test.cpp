@@ -137,6 +137,23 @@ TEST(Shapes, Pooling) {
   EXPECT_THROW(pooled(Shape{{2, 9, 3}}, {{"kernelDims", Numbers{3, 3}}}), ConfigError);
 }
 
+TEST(Shapes, PoolingThatRoundsUp) {
+  const auto pooled = [](std::size_t width, double kernel, double stride, bool automatic) {
+    return of("Pooling", {Shape{{width, 1}}},
+              {{"kernelDims", Numbers{kernel}},
+               {"stride", Numbers{stride}},
+               {"autoPadding", Numbers{automatic ? 1.0 : 0.0}},
+               {"ceilOutDim", true}})
+        .dims[0];
+  };
+  EXPECT_EQ(pooled(10, 3, 2, false), 5u);
+  EXPECT_EQ(pooled(9, 3, 2, false), 4u);
+  EXPECT_EQ(pooled(4, 3, 2, true), 3u);
+  EXPECT_EQ(pooled(5, 3, 2, true), 3u);
+  EXPECT_THROW(pooled(5, 1, 3, false), ConfigError) << "a window outside of the image";
+  EXPECT_THROW(pooled(4, 2, 2, true), ConfigError);
+}
+
 TEST(Shapes, RecurrentCells) {
   const Shape x{{12}}, h{{12, 4}}, open{{0}};
   EXPECT_EQ(of("GRU", {x, h}), (Shape{{4}}));

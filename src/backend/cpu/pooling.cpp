@@ -53,7 +53,9 @@ class CpuPooling : public PoolingPlan {
     const ImageWindow& w = s.window;
     const auto x = image_memory(s.columns, s.channels, w, w.in, s.format, block);
     const auto y = image_memory(s.columns, s.channels, w, w.out, s.format, block);
-    const auto algorithm = max_ ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto algorithm = max_                ? dnnl::algorithm::pooling_max
+                           : s.include_padding ? dnnl::algorithm::pooling_avg_include_padding
+                                               : dnnl::algorithm::pooling_avg_exclude_padding;
     const auto strides = spatial(w, w.stride), kernel = spatial(w, w.kernel), before = spatial(w, w.pad),
                behind = padding_behind(w);
     dnnl::primitive_attr attributes;

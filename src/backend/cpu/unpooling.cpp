@@ -45,13 +45,17 @@ void each_channel(const PoolingShape& s, const F& f) {
   });
 }
 
-// The pixels of a region that bin `bin` of `bins` covers.
+// The pixels of a region that bin `bin` of `bins` covers. `second` is the length of the region, with `scale` its last
+// pixel.
 struct Span {
   std::size_t begin, end;
 };
-Span bin_of(float first, float length, std::size_t size, std::size_t bin, std::size_t bins) {
+Span bin_of(double scale, float first, float second, std::size_t size, std::size_t bin, std::size_t bins) {
   const auto cells = static_cast<float>(size);
-  const float start = std::round(first * cells), wide = std::max(1.0f, std::round(length * cells));
+  const auto whole = [&](float v) {
+    return scale > 0 ? static_cast<float>(std::round(static_cast<double>(v) * scale)) : std::round(v * cells);
+  };
+  const float start = whole(first), wide = std::max(1.0f, scale > 0 ? whole(second) - start + 1 : whole(second));
   const float step = wide / static_cast<float>(bins);
   const auto inside = [&](float v) { return static_cast<std::size_t>(std::clamp(v, 0.0f, cells)); };
   return {inside(std::floor(start + static_cast<float>(bin) * step)),
@@ -89,8 +93,8 @@ void CpuImages::pool_regions(const RegionPooling& s, const float* image, const f
       const float* region = regions + i * 4;
       const std::size_t column = i / s.regions;
       for (std::size_t bin = 0; bin < bins; ++bin) {
-        const Span across = bin_of(region[0], region[2], s.width, bin % s.out_width, s.out_width);
-        const Span down = bin_of(region[1], region[3], s.height, bin / s.out_width, s.out_height);
+        const Span across = bin_of(s.scale, region[0], region[2], s.width, bin % s.out_width, s.out_width);
+        const Span down = bin_of(s.scale, region[1], region[3], s.height, bin / s.out_width, s.out_height);
         for (std::size_t c = 0; c < s.channels; ++c) {
           const float* x = image + (column * s.channels + c) * plane;
           const std::size_t target = (i * s.channels + c) * bins + bin;

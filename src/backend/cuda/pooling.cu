@@ -37,6 +37,7 @@ struct Sizes {
   Axis in[3], out[3], groups;  // groups: inner / lanes of a thread
   Divisor by_stride[3];
   unsigned kernel[3], stride[3], pad[3];
+  unsigned divisor;  // of a mean; 0: the number of real cells under the window
   unsigned inner;
   unsigned count;  // of the places of a walk
 
@@ -47,6 +48,7 @@ struct Sizes {
       by_stride[a] = Divisor(stride[a]);
       pad[a] = static_cast<unsigned>(s.window.pad[a]);
     }
+    divisor = s.include_padding ? static_cast<unsigned>(cells(s.window.kernel)) : 0;
     const bool last = s.format == Format::blocked;
     inner = last ? static_cast<unsigned>(s.channels) : 1, groups = Axis(inner / lanes);
     const std::size_t all = s.columns * s.channels;
@@ -60,6 +62,9 @@ struct Sizes {
   }
   __device__ Box<unsigned> windows_over(unsigned x, unsigned y, unsigned z) const {
     return {{windows_along(0, x), windows_along(1, y), windows_along(2, z)}};
+  }
+  __device__ float divisor_of(const Box<unsigned>& under) const {
+    return static_cast<float>(divisor > 0 ? divisor : under.count());
   }
 
  private:
@@ -159,7 +164,7 @@ __global__ void pool_average(Sizes s, const T* x, T* y) {
       const Lanes<V> v = load<V>(x + plane + index_of(s.in, cx, cy, cz) * s.inner);
       for (unsigned l = 0; l < V; ++l) sum.at[l] += v.at[l];
     });
-    for (unsigned l = 0; l < V; ++l) sum.at[l] /= static_cast<float>(under.count());
+    for (unsigned l = 0; l < V; ++l) sum.at[l] /= s.divisor_of(under);
     store(y + i, sum);
   });
 }
@@ -169,7 +174,7 @@ __global__ void pool_average_back(Sizes s, const T* dy, T* dx, bool add) {
   each_spot<V>(s, s.in, s.out, [&](std::size_t i, const unsigned(&cell)[3], std::size_t plane) {
     Lanes<V> sum{};
     s.windows_over(cell[0], cell[1], cell[2]).each([&](unsigned wx, unsigned wy, unsigned wz) {
-      const auto number = static_cast<float>(s.cells_under(wx, wy, wz).count());
+      const float number = s.divisor_of(s.cells_under(wx, wy, wz));
       const Lanes<V> d = load<V>(dy + plane + std::size_t{index_of(s.out, wx, wy, wz)} * s.inner);
       for (unsigned l = 0; l < V; ++l) sum.at[l] += d.at[l] / number;
     });
@@ -306,10 +311,15 @@ __global__ void unpool_each_back(ImageWindow w, std::size_t planes, const float*
   });
 }
 
-// The cells of a region that bin `bin` of `bins` covers.
-__device__ Range<std::size_t> bin_of(float first, float length, std::size_t size, std::size_t bin, std::size_t bins) {
+// The cells of a region that bin `bin` of `bins` covers. `second` is the length of the region, with `scale` its last
+// pixel.
+__device__ Range<std::size_t> bin_of(double scale, float first, float second, std::size_t size, std::size_t bin,
+                                     std::size_t bins) {
   const auto most = static_cast<float>(size);
-  const float start = roundf(first * most), wide = fmaxf(1.0f, roundf(length * most));
+  const auto whole = [&](float v) {
+    return scale > 0 ? static_cast<float>(round(static_cast<double>(v) * scale)) : roundf(v * most);
+  };
+  const float start = whole(first), wide = fmaxf(1.0f, scale > 0 ? whole(second) - start + 1 : whole(second));
   const float step = wide / static_cast<float>(bins);
   const auto inside = [&](float v) { return static_cast<std::size_t>(v < 0.0f ? 0.0f : v > most ? most : v); };
   return {inside(floorf(start + static_cast<float>(bin) * step)),
@@ -322,8 +332,8 @@ __global__ void pool_each_region(RegionPooling s, const float* image, const floa
   for (std::size_t e = first_element(); e < count; e += element_step()) {
     const std::size_t bin = e % bins, c = e / bins % s.channels, i = e / (bins * s.channels);
     const float* region = regions + i * 4;
-    const auto across = bin_of(region[0], region[2], s.width, bin % s.out_width, s.out_width);
-    const auto down = bin_of(region[1], region[3], s.height, bin / s.out_width, s.out_height);
+    const auto across = bin_of(s.scale, region[0], region[2], s.width, bin % s.out_width, s.out_width);
+    const auto down = bin_of(s.scale, region[1], region[3], s.height, bin / s.out_width, s.out_height);
     const float* x = image + (i / s.regions * s.channels + c) * plane;
     std::size_t best = plane;
     for (std::size_t h = down.begin; h < down.end; ++h)

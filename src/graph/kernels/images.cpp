@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution and its transpose, pooling, unpooling.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "graph/image_geometry.h"
 #include "graph/kernels/makers.h"
+#include "tutti/error.h"
 
 namespace tutti::graph {
 namespace {
@@ -102,6 +105,7 @@ PoolingShape pooling_of(const Node& node, const Shape& image) {
   s.op = text(node, "poolingType", "max") == "average" ? PoolingOp::average : PoolingOp::max;
   s.window = g.window;
   s.channels = g.channels;
+  s.include_padding = flag(node, "includePad", false);
   return s;
 }
 
@@ -155,12 +159,14 @@ class RegionPooling : public Kernel {
  public:
   explicit RegionPooling(Instruction i) : Kernel(std::move(i)) {
     const Shape &image = code.in[0].shape, &out = code.out.shape;
-    shape_ = {0, image[0], image[1], image[2], out[3], out[0], out[1]};
+    shape_ = {0, image[0], image[1], image[2], out[3], out[0], out[1], number(code.node, "spatialScale", 0)};
+    replayable = shape_.scale > 0;
     reads_no_values();
     differentiable[1] = false;
     work_per_column = code.out.elements;
   }
   void forward(Run& run) const override {
+    if (shape_.scale == 0 && !checked_) check_regions(run);
     run.backend.images().pool_regions(shape(run), in(run, 0), in(run, 1), out(run), run.work[code.out.tensor]);
   }
   void backward(Run& run) const override {
@@ -169,8 +175,24 @@ class RegionPooling : public Kernel {
   }
 
  private:
+  // Of the first minibatch, for the device waits. Relative regions lie within the image, apart from rounding; other
+  // values are pixels.
+  void check_regions(Run& run) const {
+    constexpr float most = 1.01f;
+    checked_ = true;
+    run.host.resize(run.count(code.in[1]));
+    run.backend.download(in(run, 1), run.host.data(), run.host.size());
+    for (const float v : run.host)
+      if (v > most)
+        throw Error(fmt::format(
+            "ROIPooling '{}': a region has the value {}, but without spatialScale regions are x, y, width, height as "
+            "fractions of the image\nfix: for regions x1, y1, x2, y2 in pixels of the picture, add spatialScale, such "
+            "as spatialScale = 1/16 for an image 16 times smaller than the picture",
+            code.node.name, v));
+  }
   tutti::RegionPooling shape(const Run& run) const { return with_columns(shape_, run.rows(code.out)); }
   tutti::RegionPooling shape_;
+  mutable bool checked_ = false;
 };
 
 // The same image in another format or type.

@@ -99,8 +99,8 @@ std::string pooling(NodeExport& n) {
   OnnxAttributes attributes = {{"kernel_shape", window_sizes(g, g.window.kernel)},
                                {"strides", window_sizes(g, g.window.stride)},
                                {"pads", paddings(g)}};
-  // The mean is over the cells inside of the image.
-  if (!max) attributes.emplace_back("count_include_pad", std::int64_t{0});
+  // Without includePad, the mean is over the cells inside of the image.
+  if (!max) attributes.emplace_back("count_include_pad", std::int64_t{graph::flag(n.node, "includePad", false)});
   return result_image(n, n.op(max ? "MaxPool" : "AveragePool", {plain_image(n, x, g)}, attributes), x, g);
 }
 

@@ -143,11 +143,15 @@ TEST_F(Images, TensorsThatAreTooLargeAreNamed) {
 
 TEST_F(Images, Poolings) {
   unsigned seed = 0;
+  struct Kind {
+    PoolingOp op;
+    bool include_padding;
+  };
   for (const ImageWindow& w : windows())
-    for (const PoolingOp op : {PoolingOp::max, PoolingOp::average}) {
-      SCOPED_TRACE(testing::Message() << "window " << seed / 2);
+    for (const Kind kind : {Kind{PoolingOp::max, false}, {PoolingOp::average, false}, {PoolingOp::average, true}}) {
+      SCOPED_TRACE(testing::Message() << "window " << seed / 3);
       PoolingShape s;
-      s.op = op, s.window = w, s.columns = 2, s.channels = 3;
+      s.op = kind.op, s.include_padding = kind.include_padding, s.window = w, s.columns = 2, s.channels = 3;
       const std::size_t small = 6 * ImageWindow::product(w.out), large = 6 * ImageWindow::product(w.in);
       const Values x = coarse_values(large, ++seed), dy = random_values(small, seed + 50);
       for (const bool add : {false, true}) {
@@ -248,7 +252,7 @@ TEST_F(Images, Unpoolings) {
 }
 
 TEST_F(Images, Regions) {
-  const RegionPooling s{2, 9, 7, 3, 3, 2, 3};
+  RegionPooling s{2, 9, 7, 3, 3, 2, 3};
   const Values image = random_values(2 * 63 * 3, 1), dy = random_values(2 * 3 * 3 * 6, 2);
   const Values regions = {0,    0,    1,     1,     0.25f, 0.5f, 0.5f, 0.25f, 0.9f, 0.9f, 0.5f, 0.5f,
                           0.1f, 0.2f, 0.01f, 0.01f, 0,     0,    0.3f, 1,     0.5f, 0,    0.5f, 0.5f};
@@ -258,6 +262,15 @@ TEST_F(Images, Regions) {
       b.pool_regions(s, image.data(), regions.data(), v, work.data());
       b.pool_regions_gradient(s, dy.data(), work.data(), v + dy.size(), add);
     });
+  // In pixels of a picture 10 times as large: some end before they begin, or lie outside.
+  s.scale = 0.1;
+  Values pixels = regions;
+  for (float& v : pixels) v *= 100;
+  compare("regions in pixels", random_values(dy.size() + image.size(), 4), [&](ImageOps& b, float* v) {
+    Values work(dy.size());
+    b.pool_regions(s, image.data(), pixels.data(), v, work.data());
+    b.pool_regions_gradient(s, dy.data(), work.data(), v + dy.size(), false);
+  });
 }
 
 // Images with their channels last against plain ones on the CPU.
