@@ -13,6 +13,7 @@
 #include "reader/fault_budget.h"
 #include "train/model_file.h"
 #include "tutti/builder.h"
+#include "tutti/log.h"
 
 namespace tutti::actions {
 namespace {
@@ -323,6 +324,24 @@ std::unique_ptr<Network> evaluation_network(const ActionContext& context, const 
   auto view = view_model(*network);
   load_values(model_path, view, readers(context));
   return network;
+}
+
+void warn_of_missing_statistics(Network& network, const std::vector<std::string>& nodes) {
+  const graph::Graph& graph = network.graph();
+  const auto order = graph::evaluation_order(graph, nodes_to_report(graph, nodes));
+  const auto is_zero = [](const Network::State& s) { return std::ranges::count(s.values, 0) == std::ssize(s.values); };
+  const auto states = network.running_statistics();  // samples seen, mean and variance of each node
+  std::vector<std::string> missing;
+  for (std::size_t k = 0; k < states.size(); k += 3)
+    if (std::ranges::count(order, states[k].name, [&](std::size_t n) { return graph.nodes[n].name; }) > 0 &&
+        is_zero(states[k]) && is_zero(states[k + 1]) && is_zero(states[k + 2]))
+      missing.push_back(states[k].name);
+  if (missing.empty()) return;
+  log::warning(
+      fmt::format("the batch normalisation of '{}' has seen no samples: its mean and variance are 0, so "
+                  "results that depend on it mean nothing. Train the network, or name a trained model in "
+                  "modelPath",
+                  fmt::join(missing, "', '")));
 }
 
 }  // namespace tutti::actions

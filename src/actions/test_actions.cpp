@@ -278,6 +278,7 @@ std::optional<Action> make_test(const ActionContext& context, TestOptions option
                                         options.model_path.empty() ? "from the network builder" : options.model_path),
                 .run = [context = context.for_running(), options, reader] {
                   const auto network = evaluation_network(context, options.model_path, options.eval_node_names);
+                  warn_of_missing_statistics(*network, options.eval_node_names);
                   const auto run = evaluate_model(*network, *reader, context, options);
                   log::line(final_line(*network, run));
                   if (options.counts_classes()) report_classes(*network, *reader, context, options);

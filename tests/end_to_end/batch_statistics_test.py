@@ -74,6 +74,18 @@ class BatchStatisticsTest(support.TrainerTest):
                           f'Dump=[action=dumpNode;modelPath={model};outputFile=all.txt;printValues=false]'])
         return [line.split('=')[0] for line in (self.directory / 'all.txt').read_text().splitlines() if '=' in line]
 
+    def test_missing_statistics_are_told(self):
+        missing = "Warning: the batch normalisation of 'n', 'h._' has seen no samples"
+        untrained = CONFIG.replace('Train = [\n    action = "train"', 'Look = [\n    modelPath = "none"')
+        self.write('look.cntk', untrained)
+        for action, more in (('write', 'Look=[outputPath=out;outputNodeNames=z]'), ('test', '')):
+            text = self.run_trainer(['configFile=look.cntk', 'command=Look', f'Look=[action={action}]', *([more] if more else [])]).text
+            self.assertIn(missing, text)
+        # The models that cv compares begin with the one before the first epoch.
+        for action, more in (('write', 'Look=[outputPath=out;outputNodeNames=z]'), ('test', ''), ('cv', '')):
+            text = self.run_trainer(['configFile=run.cntk', 'command=Look', f'Look=[action={action}]', *([more] if more else [])]).text
+            self.assertNotIn('has seen no samples', text)
+
     def test_a_loaded_network_goes_on_from_its_statistics(self):
         """Frozen normalisation keeps what it has; otherwise the running statistics move on."""
         tune = '''Tune=[action=train;modelPath=tuned.dnn;SGD=[minibatchSize=20;learningRatesPerMB=0.1;maxEpochs=1];BrainScriptNetworkBuilder={

@@ -153,6 +153,18 @@ TEST(BatchNormalization, BothTimeConstantsInfiniteIsFrozen) {
   EXPECT_EQ(net.state("variance")[0], 4);
 }
 
+TEST(BatchNormalization, WithoutEndTheBlendBeginsWithTheMinibatch) {
+  Net net({{"blendTimeConstant", infinity}, {"epsilon", 1e-9}}, 1);
+  const auto criterion = [&](Data& data) {
+    net.network->bind(data.infos);
+    Announced sink;
+    return net.network->forward_backward(data.batch, sink).criterion;
+  };
+  auto first = data_of({1, 3}, 2), second = data_of({7, 9}, 2);
+  EXPECT_NEAR(criterion(*first), 2 * 0.5, 1e-5) << "normalised by its own statistics";
+  EXPECT_NEAR(criterion(*second), 2 * (5 + 7) + 2 * 0.5, 1e-4) << "normalised by those of the first";
+}
+
 TEST(BatchNormalization, TheModeReplacesTheNodesTimeConstants) {
   Net net({{"normalizationTimeConstant", 0.0}}, 1);
   NetworkMode mode;
