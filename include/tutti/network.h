@@ -48,7 +48,7 @@ struct NetworkOptions {
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
   bool regularize_normalization = true;  // false: exclude scale and bias of batch normalisation from L1 and L2
-  double label_smoothing = 0;  // of CrossEntropyWithSoftmax, while a minibatch is trained
+  double label_smoothing = 0;            // of CrossEntropyWithSoftmax, while a minibatch is trained
   bool winograd = true;       // 3 x 3 convolutions may use Winograd, with fewer multiplications and coarser rounding
   bool image_layouts = true;  // false: keep images plain; slower, for comparison
   bool half_values = true;    // false: store float32 where a device would store 16 bits; for comparison
@@ -88,7 +88,7 @@ class Network {
   // Of it, what average_statistics() changes: for each node the samples seen, the mean and the variance.
   std::vector<State> running_statistics();
   // Averages running statistics over the ranks, weighted by the samples that each has seen. `sum` adds up over the
-  // ranks. Collective.
+  // ranks; parts of divided layers are averaged by ModelParallel::sum_over_same_parts. Collective.
   void average_statistics(const std::function<void(std::span<double>)>& sum);
   void initialize_parameters();  // as CNTK does; random parameters in the order of their seeds
 

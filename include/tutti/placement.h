@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -28,7 +29,9 @@ const char* to_string(Placement);
 struct ModelParallel {
   Communicator* ranks = nullptr;            // null or of size 1: every layer is replicated
   std::map<std::string, Placement> layers;  // by the name of the layer's weight; others are replicated
-  bool in_parts = false;                    // shares larger than planned are computed in parts, as many on every rank
+  // With groups, each of which divides its layers: adds up over the ranks with the same parts, one of each group.
+  std::function<void(std::span<double>)> sum_over_same_parts = {};
+  bool in_parts = false;  // shares larger than planned are computed in parts, as many on every rank
 };
 
 // The range [first, last) of `size` elements that rank `rank` of `ranks` holds. Sizes differ by at most one.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "optim/sharded_optimizer.h"
 #include "parallel/groups/groups.h"
@@ -13,6 +14,9 @@
 
 namespace tutti::actions {
 namespace {
+
+// Whether gradients of divided layers come before those of the others. Between groups both are late.
+bool divided_first(const ParallelTrainOptions& p) { return (p.groups.any() ? p.inside() : p).delayed(); }
 
 bool shards_optimizer(const Training& t) { return t.sgd.shard_optimizer && t.world->size() > 1; }
 
@@ -28,6 +32,7 @@ StepOfLayers step_of_layers(const Training& t) {
     step.bits = static_cast<double>(std::min<std::int64_t>(o->gradient_bits.at(0), 32));
   if (const auto* o = std::get_if<AsaOptions>(&method)) step.bits = o->bits.codec().bits;
   step.state = t.sgd.optimizer.momentum ? 1 : 0;
+  step.single = !p.delayed();
   return step;
 }
 
@@ -61,16 +66,22 @@ void place_layers(const ActionContext& context, Training& t, const graph::Graph&
   const StepOfLayers step = step_of_layers(t);
   choose_placements(layers, step, t.link);
   options.model_parallel.ranks = t.layer_ranks.get();
+  if (Communicator* ranks = t.same_parts.get())
+    options.model_parallel.sum_over_same_parts = [ranks](std::span<double> sums) { ranks->all_reduce_sum(sums); };
   options.model_parallel.in_parts =
       t.sgd.max_samples_in_ram > 0 || t.sgd.num_subminibatches > 1 || t.sgd.gradient_accumulation > 1;
   for (const PlacedLayer& l : layers)
     if (l.placement != Placement::replicate) options.model_parallel.layers[l.layer.weight] = l.placement;
-  const bool late =
-      t.sgd.parallel.traits().delayed || (t.sgd.parallel.groups.any() && t.sgd.parallel.inside().traits().delayed);
-  if (late && std::ranges::count(layers, Placement::single, &PlacedLayer::placement) > 0)
+  if (t.sgd.parallel.delayed() && std::ranges::count(layers, Placement::single, &PlacedLayer::placement) > 0)
     context.problem(context.command.block("SGD").block("ModelParallel").where(),
                     "ModelParallel: a layer on a single rank does not go with gradients that come one minibatch late",
                     "shard or replicate, or useBufferedAsyncGradientAggregation = false");
+  if (std::isfinite(t.sgd.optimizer.global_norm_per_sample) && divided_first(t.sgd.parallel) &&
+      !options.model_parallel.layers.empty())
+    context.problem(context.command.block("SGD").value("clippingGlobalNormPerSample").where,
+                    "clippingGlobalNormPerSample needs all gradients of a minibatch at once; with ModelParallel and "
+                    "useBufferedAsyncGradientAggregation those of divided layers come one minibatch earlier",
+                    "useBufferedAsyncGradientAggregation = false, or clippingThresholdPerSample");
   t.placement = placement_table(layers, step);
 }
 
@@ -107,6 +118,7 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
                            fmt::format("ModelParallel needs groups of one size, and there are {}", layout.text()),
                            "start as many ranks for every group, or remove the block ModelParallel");
   t.layer_ranks = t.world->split(layout.group);
+  if (grouped) t.same_parts = t.world->split(t.layer_ranks->rank());
   if (t.sgd.model_parallel->chooses()) t.link = measure_link(*t.layer_ranks);
 }
 

@@ -120,10 +120,14 @@ struct Run {
   std::optional<double> normalization_time_constant, blend_time_constant;  // override the attributes of nodes
   const std::function<void(std::span<double>)>* sum_over_ranks =
       nullptr;  // NetworkMode's, while a minibatch is trained
+  // Sums over the ranks, one of each group, that have the same parts of divided layers; null without groups.
+  const std::function<void(std::span<double>)>* sum_over_groups = nullptr;
   // With layers that several ranks compute together: the ranks; by dynamic axis, the first column of each rank among
-  // those of all ranks, and their number; and what was exchanged.
+  // those of all ranks, and their number; what to call when a kernel has made the columns of an axis; and what was
+  // exchanged.
   Communicator* ranks = nullptr;
   std::vector<std::vector<std::size_t>> first_of_rank;
+  std::function<void(std::size_t axis)> on_axis;
   ExchangeStats exchanged;
 
   // Computes the sample numbers of `o`. Call it before a kernel that needs them.
@@ -183,10 +187,17 @@ class Kernel {
   // Makes the same calls in every step of the same sizes, without host state for the next step. False for operations
   // that upload host lists (sparse inputs) or create the columns of an axis.
   bool replayable = true;
+  bool makes_axis = false;                  // the columns of the result are known only after forward()
   bool synchronized = false;                // sums over the ranks in both directions, also without columns
+  bool between_groups = false;              // of a divided layer: sums over the groups, see Run::sum_over_groups
   bool crosses_ranks = false;               // exchanges values with other ranks, also without columns
   std::size_t told_bytes = 0, told_at = 0;  // bytes that tell() writes; the program sets the offset
 
+  // What a synchronized kernel sums over; null: only the samples of this rank count.
+  const std::function<void(std::span<double>)>* sum_over_ranks(const Run& run) const {
+    if (!synchronized || !run.sum_over_ranks) return nullptr;
+    return between_groups ? run.sum_over_groups : run.sum_over_ranks;
+  }
   // Whether the gradient of input k is added to the existing one.
   bool adds(const Run& run, std::size_t k) const {
     return write[k] == Write::add || (!run.first_part && !run.chunks[code.in[k].tensor].empty());

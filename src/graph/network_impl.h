@@ -3,6 +3,7 @@
 // per purpose. network.cpp builds them; step.cpp, precompute.cpp and initialize.cpp use them.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -120,7 +121,9 @@ struct Network::Impl {
   std::optional<ParameterShard> shard_of(std::size_t node) const;
   Shape part_of(std::size_t node) const;
   void initialize(std::size_t node, std::span<float> part) const;
-  bool normalizes(std::size_t parameter) const;
+  // Copies this rank's part of the values of a parameter or statistic.
+  void take_own_part(std::size_t node, std::span<const float> whole, std::span<float> part) const;
+  bool leaves_unregularized(std::size_t parameter) const;
   [[noreturn]] void throw_with_largest_parameter(const std::string& what) const;
   void find_sparse_sources();
   std::unique_ptr<Executable> make(const std::vector<std::size_t>& roots, const graph::Program::Options& options);
@@ -148,6 +151,10 @@ struct Network::Impl {
   void attach_sequences(Executable& e, std::size_t tensor, const StreamData&, const Part&);
   // rank_columns.cpp: the columns of all ranks, for layers that they compute together. Collective.
   void attach_ranks(Executable& e);
+  // Axis `own` has counts[q * step] columns on rank q.
+  void set_columns_of_ranks(Executable& e, std::size_t own, std::span<const std::int64_t> counts, std::size_t step);
+  // For Run::on_axis.
+  void gather_columns(Executable& e, std::size_t own);
   void equalize_parts(Executable& e);  // adds empty parts, so that every rank has as many
   void number_samples_of_ranks(Executable& e, std::size_t axis);
   bool divided() const {

@@ -68,7 +68,7 @@ void Network::Impl::lay_out_parameters() {
     s.columns = s.shape.elements() / s.rows;
     s.learning_rate_multiplier = graph::number(node, "learningRateMultiplier", 1);
     s.regularization_multiplier = graph::number(node, "regularizationMultiplier", 1);
-    if (!options.regularize_normalization && normalizes(index)) s.regularization_multiplier = 0;
+    if (leaves_unregularized(index)) s.regularization_multiplier = 0;
     s.vector = is_vector(s.shard ? s.shard->whole : s.shape);
     s.sparse_gradient = ready.sparse, s.sparse_by_row = ready.sparse_by_row;
     slice_of[index] = parameters.slices.size();
@@ -123,11 +123,12 @@ void Network::Impl::find_sparse_sources() {
   touched.bind(std::move(sources), parameters);
 }
 
-// Whether a parameter is scale or bias of a batch normalisation.
-bool Network::Impl::normalizes(std::size_t parameter) const {
+// Whether a parameter is scale or bias of a batch normalisation without regularization.
+bool Network::Impl::leaves_unregularized(std::size_t parameter) const {
   return std::any_of(order.begin(), order.end(), [&](std::size_t index) {
     const graph::Node& node = graph.nodes[index];
-    return node.operation == "BatchNormalization" && (node.inputs[1] == parameter || node.inputs[2] == parameter);
+    return node.operation == "BatchNormalization" && (node.inputs[1] == parameter || node.inputs[2] == parameter) &&
+           (!options.regularize_normalization || graph::flag(node, "disableRegularization", false));
   });
 }
 
@@ -170,8 +171,15 @@ void Network::Impl::initialize(std::size_t node, std::span<float> part) const {
   if (!shard) return graph::initialize(graph.nodes[node], values[node].shape, part);
   std::vector<float> whole(shard->whole.elements());
   graph::initialize(graph.nodes[node], shard->whole, whole);
-  const Communicator& ranks = *options.model_parallel.ranks;
-  take_part(*shard, ranks.rank(), ranks.size(), whole, part);
+  take_own_part(node, whole, part);
+}
+
+void Network::Impl::take_own_part(std::size_t node, std::span<const float> whole, std::span<float> part) const {
+  const Communicator* ranks = options.model_parallel.ranks;
+  if (const auto shard = shard_of(node))
+    take_part(*shard, ranks->rank(), ranks->size(), whole, part);
+  else
+    std::ranges::copy(whole, part.begin());
 }
 
 void Network::initialize_parameters() {
@@ -189,9 +197,14 @@ void Network::initialize_parameters() {
     }
     m.initialize(index, values);
   }
-  for (auto& s : m.stored)
-    if (const graph::Node& node = m.graph.nodes[s.node]; node.start && !is_parameter(node))
-      graph::start_from(node, Shape{{s.values.size()}}, s.values.span());
+  for (auto& s : m.stored) {
+    const graph::Node& node = m.graph.nodes[s.node];
+    if (!node.start || is_parameter(node)) continue;
+    const Shape whole = s.shard ? s.shard->whole : s.shape;
+    std::vector<float> values(whole.elements());
+    graph::start_from(node, whole, values);
+    m.take_own_part(s.node, values, s.values.span());
+  }
 }
 
 }  // namespace tutti

@@ -163,12 +163,17 @@ class Placer : PlacedValues {
       else if (o.elements == width && width > 1)
         divide(o, 0, false);
     }
-    if (normalizes) i.node.attributes["synchronized"] = false;  // these are the samples of all ranks
+    if (normalizes) synchronize_groups(i);
     if (i.operation == "Dropout")
       i.node.attributes["first"] = static_cast<double>(range(width).first),
       i.node.attributes["whole"] = static_cast<double>(width);
     finish_in_shards(std::move(i));
     return true;
+  }
+  // The layer has the samples of all ranks already; with groups, those of all ranks of its group.
+  void synchronize_groups(Instruction& i) const {
+    const bool others = how_.sum_over_same_parts && flag(i.node, "synchronized", false);
+    i.node.attributes["synchronized"] = i.node.attributes["betweenGroups"] = others;
   }
   void finish_in_shards(Instruction i) {
     const std::size_t width = i.out.elements;
@@ -183,6 +188,8 @@ class Placer : PlacedValues {
   // Operations of rank 0 on the samples of all ranks.
   bool at_first(Instruction& i) {
     if (!elementwise_operations().contains(i.operation) && !criteria().contains(i.operation)) return false;
+    // Only rank 0 would count samples, so the other ranks must not hold these running statistics.
+    if (i.operation == "BatchNormalization" && !(divisible(i.in[3]) && divisible(i.in[4]))) return false;
     std::size_t axis_now = 0;
     for (Operand& o : i.in) {
       if (o.per_sample)
@@ -190,7 +197,10 @@ class Placer : PlacedValues {
       else if (code_.tensors[o.tensor].kind == Tensor::Kind::parameter && divisible(o) && o.shape.rank() > 0)
         divide(o, o.shape.rank() - 1, true);
     }
-    if (i.operation == "BatchNormalization") i.node.attributes["synchronized"] = false;
+    if (i.operation == "BatchNormalization") {
+      synchronize_groups(i);
+      if (rank_ != 0) i.node.attributes["synchronized"] = false;
+    }
     if (i.out.per_sample) {
       i.out.axis = axis_now;
       lies(i.out, Place::first, i.out.elements);

@@ -96,7 +96,7 @@ void Network::precompute_end(const std::function<void(std::span<float>)>& share)
     all[n] = statistic.count > 0 ? 1.0f : 0.0f;
     share(all);
     if (all[n] == 0) throw Error(fmt::format("computing '{}': the training data hold no samples", node.name));
-    std::copy_n(all.data(), n, m.stored[m.store_of[statistic.node]].values.data());
+    m.take_own_part(statistic.node, std::span(all).first(n), m.stored[m.store_of[statistic.node]].values.span());
     node.attributes[done] = true;
   }
   m.gathering.clear();
@@ -117,18 +117,22 @@ std::vector<Network::State> Network::running_statistics() {
   std::vector<State> all;
   for (const auto index : m.order) {
     const graph::Node& node = m.graph.nodes[index];
-    if (node.operation != "BatchNormalization" || m.shard_of(node.inputs[3])) continue;
+    if (node.operation != "BatchNormalization" ||
+        (m.shard_of(node.inputs[3]) && !m.options.model_parallel.sum_over_same_parts))
+      continue;
     for (const std::size_t n : {index, node.inputs[3], node.inputs[4]}) {
       auto& s = m.stored[m.store_of[n]];
-      all.push_back({s.name, s.shape, s.values.span()});
+      all.push_back({s.name, s.shape, s.values.span(), s.shard});
     }
   }
   return all;
 }
 
-// Running statistics of batch normalisation over the ranks: each rank has normalised, and counted, its own shares.
-void Network::average_statistics(const std::function<void(std::span<double>)>& sum) {
-  const std::vector<State> states = running_statistics();
+namespace {
+
+using SumOver = std::function<void(std::span<double>)>;
+
+void average(std::span<const Network::State> states, const SumOver& sum) {
   // For each node: samples seen, then mean and variance times the samples, then the number of ranks.
   std::vector<double> all;
   const auto visit = [&](const auto& f) {
@@ -154,6 +158,21 @@ void Network::average_statistics(const std::function<void(std::span<double>)>& s
       }
     graph::set_samples_seen(count.data(), std::round(seen / ranks));
   });
+}
+
+}  // namespace
+
+// Running statistics of batch normalisation over the ranks: each rank has normalised, and counted, its own shares.
+// Where a group has divided a layer, its ranks have the statistics of their parts.
+void Network::average_statistics(const std::function<void(std::span<double>)>& sum) {
+  std::vector<State> whole, parts;
+  const std::vector<State> states = running_statistics();
+  for (std::size_t k = 0; k < states.size(); k += 3) {
+    auto& to = states[k + 1].shard ? parts : whole;
+    to.insert(to.end(), {states[k], states[k + 1], states[k + 2]});
+  }
+  average(whole, sum);
+  average(parts, impl_->options.model_parallel.sum_over_same_parts);
 }
 
 }  // namespace tutti

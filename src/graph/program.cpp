@@ -314,14 +314,16 @@ std::size_t Program::forward_one(Run& run, std::size_t i) const {
     if (!run.ranks || run.columns[loop.axis()] > 0) loop.forward(run, kernels_);
     return loop.last() - 1;
   }
-  if (!backward_only_[i] && runs(run, *kernels_[i])) kernels_[i]->forward(run);
+  const Kernel& kernel = *kernels_[i];
+  if (!backward_only_[i] && runs(run, kernel)) kernel.forward(run);
+  if (run.ranks && kernel.makes_axis) run.on_axis(kernel.code.out.axis);
   return i;
 }
 
 // A rank without samples of its own still takes part in layers that all ranks compute together.
 bool Program::runs(const Run& run, const Kernel& kernel) const {
-  return !run.ranks || kernel.crosses_ranks || !kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 ||
-         (kernel.synchronized && run.sum_over_ranks);
+  return !run.ranks || kernel.crosses_ranks || kernel.makes_axis || !kernel.code.out.per_sample ||
+         run.rows(kernel.code.out) > 0 || kernel.sum_over_ranks(run);
 }
 
 std::optional<std::size_t> Program::first_not_finite(Run& run) const {
@@ -353,7 +355,7 @@ std::optional<std::size_t> Program::first_not_finite(Run& run) const {
 // Sequences that were removed by a slice or gather leave a result without columns, and no gradient flows back from it.
 void Program::backward_one(Run& run, const Kernel& kernel) const {
   if (!kernel.code.out.per_sample || run.rows(kernel.code.out) > 0 || kernel.crosses_ranks ||
-      (kernel.synchronized && run.sum_over_ranks))
+      kernel.sum_over_ranks(run))
     return kernel.backward(run);
   no_gradient(run, kernel);
   if (kernel.finishes) announce(run, kernel.code.in[0].tensor);

@@ -64,6 +64,7 @@ void Network::Impl::attach_ranks(Executable& e) {
   const graph::Lowered& code = e.program.code();
   graph::Run& run = e.run;
   run.ranks = options.model_parallel.ranks;
+  if (const auto& sum = options.model_parallel.sum_over_same_parts) run.sum_over_groups = &sum;
   const auto ranks = static_cast<std::size_t>(run.ranks->size());
   auto& [mine, all, values, inputs, numbers, blocks] = e.gathered;
   mine.clear();
@@ -80,16 +81,9 @@ void Network::Impl::attach_ranks(Executable& e) {
   all.resize(mine.size() * ranks);
   run.ranks->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   run.first_of_rank.resize(own_axes);
-  for (std::size_t a = 0; a < own_axes; ++a) {
-    run.first_of_rank[a].assign(1, 0);
-    for (std::size_t q = 0; q < ranks; ++q)
-      run.first_of_rank[a].push_back(run.first_of_rank[a].back() + static_cast<std::size_t>(all[q * mine.size() + a]));
-  }
-  for (std::size_t a = own_axes; a < code.rank_axes.size(); ++a) {
-    const bool here = code.rank_axes[a].columns == RankAxis::Columns::all || run.ranks->rank() == 0;
-    run.columns[a] = here ? run.first_of_rank[code.rank_axes[a].own].back() : 0;
-    number_samples_of_ranks(e, a);
-  }
+  for (std::size_t a = 0; a < own_axes; ++a)
+    if (run.columns[a] != none) set_columns_of_ranks(e, a, std::span(all).subspan(a), mine.size());
+  run.on_axis = [this, &e](std::size_t axis) { gather_columns(e, axis); };
   inputs.resize(code.tensors.size());
   values.resize(ranks);
   std::size_t at = own_axes;  // in `mine`
@@ -107,6 +101,32 @@ void Network::Impl::attach_ranks(Executable& e) {
     backend->densify(run.sparse[tensor], t.elements, dense);
     run.values[tensor] = dense;
   }
+}
+
+void Network::Impl::set_columns_of_ranks(Executable& e, std::size_t own, std::span<const std::int64_t> counts,
+                                         std::size_t step) {
+  graph::Run& run = e.run;
+  auto& first = run.first_of_rank[own];
+  first.assign(1, 0);
+  for (std::size_t q = 0; q < static_cast<std::size_t>(run.ranks->size()); ++q)
+    first.push_back(first.back() + static_cast<std::size_t>(counts[q * step]));
+  const auto& axes = e.program.code().rank_axes;
+  for (std::size_t a = run.first_of_rank.size(); a < axes.size(); ++a) {
+    if (axes[a].own != own) continue;
+    const bool here = axes[a].columns == RankAxis::Columns::all || run.ranks->rank() == 0;
+    run.columns[a] = here ? first.back() : 0;
+    number_samples_of_ranks(e, a);
+  }
+}
+
+// Of an axis that a kernel has made. The columns of inputs are known before the pass.
+void Network::Impl::gather_columns(Executable& e, std::size_t own) {
+  const auto& axes = e.program.code().rank_axes;
+  if (std::ranges::count(axes, own, &RankAxis::own) == 1) return;  // no layer on it is divided
+  const auto mine = static_cast<std::int64_t>(e.run.columns[own]);
+  auto& counts = e.gathered.values;
+  e.run.ranks->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(counts)));
+  set_columns_of_ranks(e, own, counts, 1);
 }
 
 void Network::Impl::equalize_parts(Executable& e) {

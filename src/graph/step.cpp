@@ -263,12 +263,15 @@ void Network::Impl::attach(Executable& e, const Batch& batch, const Part& part) 
     attach_ranks(e);
     if (&e == training.get()) touched.list_gathered(e.run.first_part, e.run.sparse, parameters, *backend);
   }
+  const auto& first = e.run.first_of_rank;  // by axis of this rank; empty without divided layers
   std::size_t most = 1;
   for (std::size_t a = 0; a < e.run.columns.size(); ++a) {
     std::size_t& columns = e.run.columns[a];
     if (columns == none) columns = 0;
-    const std::size_t shares = e.run.ranks && a >= e.run.first_of_rank.size() ? e.run.first_of_rank[0].size() - 1 : 1;
-    most = std::max(most, (columns + shares - 1) / shares);
+    if (first.empty() || a < first.size()) most = std::max(most, columns);
+    // An equal share of the columns of all ranks. An axis that is made of this one has no more.
+    if (a < first.size() && !first[a].empty())
+      most = std::max(most, (first[a].back() + first[a].size() - 2) / (first[a].size() - 1));
   }
   if (most > e.program.planned_columns()) e.plan(most);
   e.run.share = share_of(batch, batch.global_samples);

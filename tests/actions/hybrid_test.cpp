@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers that several ranks compute together, and optimizer state that is divided: the weights are those of one rank,
 // whatever the placement, and files do not depend on it.
+#include "parallel/hybrid/cost.h"
 #include "text_run.h"
 
 namespace tutti::actions::hybrid_test {
@@ -34,6 +35,22 @@ class Hybrid : public TextRun {
         EXPECT_LE(distance("one", model), bound) << placement << ' ' << ranks;
       }
   }
+  void expect_as_whole_in_groups(const Kind& kind, const char* between) {
+    SCOPED_TRACE(fmt::format("{} {}", kind.name, between));
+    write(kind);
+    const auto settings = [&](const char* placement) {
+      return fmt::format(
+          "\nTrain=[makeMode=false;SGD=[dropoutRate=0.3;{};ParallelTrain=[groups=size:2;{};"
+          "insideGroups=[DataParallelSGD=[gradientBits=32]]]]]",
+          placement, between);
+    };
+    run(4, config(kind_, "whole", 8, 3) + settings(""));
+    EXPECT_GT(distance("whole", "whole.0"), 1e-3);
+    for (const char* placement : {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"}) {
+      run(4, config(kind_, "parts", 8, 3) + settings(placement));
+      EXPECT_LE(distance("whole", "parts"), 1e-5) << placement;
+    }
+  }
   std::string refused(int ranks, const std::string& settings) {
     try {
       run(ranks, config(kind_, "refused", 8, 1) + settings);
@@ -62,12 +79,20 @@ TEST_F(Hybrid, SmoothedLabelsAreThoseOfOneRank) {
                       "ModelParallel=[dense=replicate;layers=[2=shard]]"});
 }
 
+constexpr const char* kNormalized =
+    "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU : DenseLayer {7} : "
+    "BatchNormalizationLayer {synchronized = true} : ReLU)";
+
 TEST_F(Hybrid, NormalizationIsThatOfTheWholeMinibatch) {
-  expect_as_one_rank({"normalized", false, false, 3,
-                      "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU : DenseLayer "
-                      "{7} : BatchNormalizationLayer {synchronized = true} : ReLU)"},
-                     "dropoutRate=0", 1e-5, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
+  expect_as_one_rank({"normalized", false, false, 3, kNormalized}, "dropoutRate=0", 1e-5,
+                     {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
 }
+
+// Layers in front of and behind a time axis that the network makes, with a step for each sequence.
+constexpr const char* kLastSteps =
+    "Sequential (DenseLayer {9, activation = Tanh} : (h => BS.Sequences.BroadcastSequenceAs (h, "
+    "DenseLayer {6, activation = Tanh} (Dropout (BS.Sequences.Last (h))) + ReconcileDynamicAxis ("
+    "BS.Sequences.First (DenseLayer {6} (h)), BS.Sequences.Last (h)))))";
 
 TEST_F(Hybrid, SparseInputsAndSequences) {
   const auto placements = {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"};
@@ -76,6 +101,17 @@ TEST_F(Hybrid, SparseInputsAndSequences) {
   expect_as_one_rank(
       {"sequences", true, true, 40, "Sequential (EmbeddingLayer {7} : RecurrentLSTMLayer {4} : Dropout)"},
       "dropoutRate=0.3", 1e-4, placements);
+  expect_as_one_rank(
+      {"steps", false, true, 3, kLastSteps}, "dropoutRate=0.3", 1e-5,
+      {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]",
+       "ModelParallel=[dense=replicate;layers=[1=shard]]", "ModelParallel=[dense=replicate;layers=[2=shard]]"});
+}
+
+// Ranks hold parts of the statistics of the data, too.
+TEST_F(Hybrid, StatisticsBehindDividedLayers) {
+  expect_as_one_rank({"statistics", false, false, 3,
+                      "(x => PerDimMeanVarDeNormalization (LinearLayer {3} (x), Mean (x), InvStdDev (x)))"},
+                     "dropoutRate=0", 1e-5, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
 }
 
 // Ranks whose shares differ compute as many parts; some of them are empty.
@@ -91,6 +127,7 @@ TEST_F(Hybrid, MinibatchesInParts) {
                        {"ModelParallel=[dense=shard]"});
     expect_as_one_rank({"sequences", true, true, 40, "Sequential (EmbeddingLayer {7} : RecurrentLSTMLayer {4})"}, parts,
                        1e-4, {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"});
+    expect_as_one_rank({"steps", false, true, 3, kLastSteps}, parts, 1e-5, {"ModelParallel=[dense=shard]"});
   }
 }
 
@@ -162,30 +199,20 @@ TEST_F(Hybrid, FilesDoNotDependOnThePlacement) {
 
 // Ranks with the same shard exchange it between the groups, by the method between them.
 TEST_F(Hybrid, DividedInsideGroups) {
-  write({"groups", false, false, 3, kTwoLayers});
-  const std::string inside = "insideGroups=[DataParallelSGD=[gradientBits=32]]";
   for (const char* between : {"parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]",
                               "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=4]"}) {
-    SCOPED_TRACE(between);
-    const auto settings = [&](const char* placement) {
-      return fmt::format("\nTrain=[makeMode=false;SGD=[dropoutRate=0.3;{};ParallelTrain=[groups=size:2;{};{}]]]",
-                         placement, between, inside);
-    };
-    run(4, config(kind_, "whole", 8, 3) + settings(""));
-    EXPECT_GT(distance("whole", "whole.0"), 1e-3);
-    for (const char* placement : {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]"}) {
-      run(4, config(kind_, "parts", 8, 3) + settings(placement));
-      EXPECT_LE(distance("whole", "parts"), 1e-5) << placement;
-    }
+    expect_as_whole_in_groups({"groups", false, false, 3, kTwoLayers}, between);
+    expect_as_whole_in_groups({"normalized", false, false, 3, kNormalized}, between);
   }
 }
 
 // Each rank has the momentum of its own shards.
 TEST_F(Hybrid, DividedInsideGroupsResumesExactly) {
   write({"resumed", false, false, 3, kTwoLayers});
-  for (const char* between : {"parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=15]",
-                              "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=15;outerOptimizer=adam]",
-                              "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=15;overlap=2]"})
+  for (const char* between :
+       {"parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=15]",
+        "parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=15;outerOptimizer=adam]",
+        "parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=15;overlap=2]"})
     for (const char* placement : {"dense=shard", "dense=replicate;layers=[1=single]"}) {
       SCOPED_TRACE(fmt::format("{} {}", between, placement));
       const auto run_for = [&](const char* model, int epochs, const char* mode) {
@@ -230,6 +257,49 @@ TEST_F(Hybrid, MistakesAreRefused) {
             std::string::npos);
   EXPECT_NE(about("shardOptimizer=true;ParallelTrain=[parallelizationMethod=EASGD]").find("make every update together"),
             std::string::npos);
+}
+
+// The norm of all gradients is that of one minibatch.
+TEST_F(Hybrid, ClippingByTheGlobalNormNeedsGradientsOfOneMinibatch) {
+  write({"late", false, false, 3, kTwoLayers});
+  const std::string clip = "clippingGlobalNormPerSample=1e6;",
+                    late = "DataParallelSGD=[gradientBits=32;useBufferedAsyncGradientAggregation=true]",
+                    at_once = "DataParallelSGD=[gradientBits=32]";
+  const auto with = [](const std::string& settings, const std::string& parallel) {
+    return "\nTrain=[makeMode=false;SGD=[" + settings + "ParallelTrain=[parallelizationMethod=DataParallelSGD;" +
+           parallel + "]]]";
+  };
+  const auto groups = [](const std::string& between, const std::string& inside) {
+    return "groups=size:2;" + between + ";insideGroups=[" + inside + "]";
+  };
+  for (const char* placement : {"dense=shard", "dense=replicate;layers=[1=shard]"})
+    for (const std::string& parallel : {late, groups(at_once, late)}) {
+      const std::string settings = with(fmt::format("{}ModelParallel=[{}];", clip, placement), parallel);
+      EXPECT_NE(refused(4, settings).find("those of divided layers come one minibatch earlier"), std::string::npos);
+    }
+  // Between groups all gradients come late.
+  for (const auto& [placement, parallel] :
+       {std::pair("dense=replicate", late), std::pair("dense=shard", groups(late, at_once))}) {
+    const std::string divided = fmt::format("ModelParallel=[{}];", placement);
+    run(4, config(kind_, "plain", 8, 2) + with(divided, parallel));
+    run(4, config(kind_, "clipped", 8, 2) + with(clip + divided, parallel));
+    EXPECT_GT(distance("plain", "plain.0"), 1e-3);
+    EXPECT_EQ(distance("plain", "clipped"), 0) << parallel;
+  }
+}
+
+// Rank 0 alone would have gradients in the step in which they are computed.
+TEST_F(Hybrid, AutoChoosesNoSingleRankWithLateGradients) {
+  std::vector<PlacedLayer> layers(1);
+  layers[0].layer.in = 20000, layers[0].layer.out = 1;
+  layers[0].chosen = true;
+  StepOfLayers step{.ranks = 2, .samples = 2};
+  const LinkSpeed link{1e-6, 1e9};
+  choose_placements(layers, step, link);
+  EXPECT_EQ(layers[0].placement, Placement::single);
+  step.single = false;
+  choose_placements(layers, step, link);
+  EXPECT_EQ(layers[0].placement, Placement::replicate);
 }
 
 }  // namespace

@@ -99,6 +99,24 @@ class HybridTest(support.TrainerTest):
         self.assertEqual(len(one), 20)
         self.assert_close(one, self.losses(self.train(2, 'numSubminibatches=2;ModelParallel=[dense=shard]', 'makeMode=false')))
 
+    def test_statistics_of_a_loaded_model(self):
+        self.config = CONFIG.replace('model (features)', 'model (PerDimMeanVarDeNormalization (LinearLayer {64} (features), Mean (features), InvStdDev (features)))')
+        self.train(1, '', 'makeMode=false')
+        loaded = 'Train=[modelPath="loaded/net.dnn";BrainScriptNetworkBuilder=(BS.Network.Load("models/net.dnn"))]'
+        one = self.losses(self.train(1, '', 'makeMode=false', loaded))
+        self.assertEqual(len(one), 20)
+        self.assert_close(one, self.losses(self.train(2, 'ModelParallel=[dense=shard]', 'makeMode=false', loaded)))
+
+    def test_running_statistics_of_groups(self):
+        """The validation uses the ones of the model: the mean over the groups."""
+        self.config = CONFIG.replace('DenseLayer {512, activation = ReLU}', 'DenseLayer {512} : BatchNormalizationLayer {} : ReLU')
+        reader = self.config[self.config.index('    reader = ['):].strip()[:-1]
+        self.config = self.config.replace('    reader = [', '    cvReader' + reader[6:] + '\n    reader = [') + f'Test = [ action = "test" ; minibatchSize = 64 ; {reader} ]\n'
+        groups = 'ParallelTrain=[parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=64];groups=size:2]'
+        text = self.train(4, f'ModelParallel=[dense=shard];{groups}', 'makeMode=false', 'command=Train:Test')
+        validation, test = [float(re.search(rf'{line}.* ce = ([\d.]+)', text).group(1)) for line in (r'Epoch\[ 2 of 2\]: \[Validate\]', 'Final Results:')]
+        self.assert_close([validation], [test])
+
     def test_warm_start(self):
         """Before the place where 1-bit gradients or block momentum begin, ranks that divide layers or the optimizer sum in 32 bits."""
         one = self.losses(self.train(1, '', 'makeMode=false'))

@@ -16,10 +16,9 @@ double weight_of_minibatch(double n, double seen, double time_constant) {
   return time_constant == 0 ? 1 : 1 - std::exp(-n / time_constant);
 }
 
-// Without an end the running statistics are all that counts, whether they were seen here or come from elsewhere.
 double weight_of_running(double n, double seen, double time_constant) {
-  if (std::isinf(time_constant)) return 1;
-  return seen == 0 ? 0 : time_constant / (time_constant + n);
+  if (seen == 0) return 0;
+  return std::isinf(time_constant) ? 1 : time_constant / (time_constant + n);
 }
 
 // Inputs: x, scale, bias, running mean, running variance, samples seen and, after fusion, a value added before ReLU.
@@ -46,6 +45,7 @@ class Normalization : public Kernel {
     if (op_.add) in_place = in_place_gradient = static_cast<int>(added);
     if (!training() && !op_.add) in_place = 0;
     synchronized = training() && flag(code.node, "synchronized", false);
+    between_groups = flag(code.node, "betweenGroups", false);
   }
 
   void tell(Run& run, std::byte* to) const override {
@@ -69,7 +69,7 @@ class Normalization : public Kernel {
     };
     target(0, g.x, g.add_x), target(1, g.scale, g.add_scale), target(2, g.bias, g.add_bias);
     target(added, g.added, g.add_added);
-    Sum ranks(run);
+    Sum ranks(*this, run);
     run.backend.images().normalize_gradient(described(run, ranks), parameters(run), in(run, 0), out(run),
                                             out_gradient(run), run.work[code.out.tensor], g);
   }
@@ -80,22 +80,23 @@ class Normalization : public Kernel {
   // Two sums per channel, and how many values they are of.
   class Sum : public SumOverRanks {
    public:
-    explicit Sum(Run& run) : run_(run) {}
+    Sum(const Normalization& of, Run& run) : of_(of), run_(run) {}
     double sum(std::span<double> sums, double count) override {
       std::vector<double> all(sums.begin(), sums.end());
       all.push_back(count);
-      (*run_.sum_over_ranks)(all);
+      (*of_.sum_over_ranks(run_))(all);
       std::copy(all.begin(), all.end() - 1, sums.begin());
       return all.back();
     }
 
    protected:
+    const Normalization& of_;
     Run& run_;
   };
   // The samples of all ranks say how much the minibatch counts in the running statistics.
   class SumOfMoments final : public Sum {
    public:
-    SumOfMoments(const Normalization& of, Run& run) : Sum(run), of_(of) {}
+    using Sum::Sum;
     double sum(std::span<double> sums, double count) override {
       const double all = Sum::sum(sums, count);
       if (all == 0) return 0;
@@ -105,24 +106,19 @@ class Normalization : public Kernel {
                           run_.told_there.data() + of_.told_at / sizeof(float), floats);
       return all;
     }
-
-   private:
-    const Normalization& of_;
   };
 
   bool training() const { return told_bytes > 0; }
-  bool over_ranks(const Run& run) const { return synchronized && run.sum_over_ranks; }
+  bool over_ranks(const Run& run) const { return sum_over_ranks(run) != nullptr; }
   NormalizationWeights count_samples(Run& run, double n) const {
     float* count = run.value(code.in[5]);
     const double seen = samples_seen(count), time_constant = run.normalization_time_constant.value_or(time_constant_);
+    const double blend = run.blend_time_constant.value_or(blend_);
+    // By the network, whatever the SGD block says, or by the SGD block. The statistics may come from elsewhere.
+    const bool frozen =
+        (std::isinf(time_constant_) && std::isinf(blend_)) || (std::isinf(time_constant) && std::isinf(blend));
     NormalizationWeights weights;
-    if (std::isinf(time_constant_) && std::isinf(blend_)) {  // frozen by the network, whatever the SGD block says
-      weights.running = 1, weights.update = 0;
-      set_samples_seen(count, seen + n);
-      return weights;
-    }
-    weights.running = weight_of_running(n, seen, run.blend_time_constant.value_or(blend_));
-    const bool frozen = weights.running == 1 && std::isinf(time_constant);
+    weights.running = frozen ? 1 : weight_of_running(n, seen, blend);
     weights.update = frozen ? 0 : weight_of_minibatch(n, seen, time_constant);
     set_samples_seen(count, seen + n);
     return weights;

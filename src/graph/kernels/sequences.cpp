@@ -32,6 +32,7 @@ class Columns : public Kernel {
     differentiable.assign(code.in.size(), false);
     differentiable[source] = true;
     replayable = false;
+    makes_axis = code.operation == "SliceTime";
   }
   void forward(Run& run) const override {
     auto& list = run.lists[code.out.tensor];
@@ -179,7 +180,7 @@ class ZeroSequence : public Numbers {
 
 class Where : public Numbers {
  public:
-  using Numbers::Numbers;
+  explicit Where(Instruction i) : Numbers(std::move(i)) { makes_axis = true; }
   void forward(Run& run) const override {
     const SequenceTable& all = run.sequences[code.in[0].axis];
     run.host.resize(all.columns());

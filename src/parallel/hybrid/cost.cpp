@@ -149,6 +149,7 @@ void choose_placements(std::vector<PlacedLayer>& layers, const StepOfLayers& ste
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (layers[i].chosen) open.push_back(i);
   const auto allowed = [&](std::size_t i, Placement p) {
+    if (p == Placement::single) return step.single;
     return p != Placement::shard || layers[i].layer.out >= static_cast<std::size_t>(step.ranks);
   };
   const auto seconds = [&] { return step_seconds(layer_costs(layers, step), step, link, layers); };

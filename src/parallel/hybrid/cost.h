@@ -26,6 +26,7 @@ struct StepOfLayers {
   double samples = 1;  // of all ranks
   double bits = 32;    // of a gradient value between ranks
   int state = 1;       // values of optimizer state per weight
+  bool single = true;  // `single` may be chosen
 };
 
 struct LayerCost {
