@@ -141,8 +141,10 @@ class RuleOptimizer final : public Optimizer {
   void sum_parts(std::size_t slice, std::span<double> sums) {
     const auto& shard = p_->slices[slice].shard;
     if (!shard || shard->single) return;
+    if (k_->end_together) k_->end_together();
     p_->weights.memory().synchronize();
     p_->sum_over_shards(sums);
+    if (k_->begin_together) k_->begin_together();
   }
 
   void clip_norm(std::size_t slice) {
@@ -164,8 +166,8 @@ class RuleOptimizer final : public Optimizer {
     double* const squares = global_squares();
     of_all([&](bool shard, const Run& r) { k_->run(Squares{g + r.offset}, r.count, squares + (shard ? 1 : 0)); });
     // Where rank 0 holds every parameter, the others have no chunk and never come here.
-    const bool several = std::any_of(p_->slices.begin(), p_->slices.end(),
-                                     [](const Slice& s) { return !s.shard || !s.shard->single; });
+    const bool several =
+        std::any_of(p_->slices.begin(), p_->slices.end(), [](const Slice& s) { return !s.shard || !s.shard->single; });
     if (p_->slices.back().shard) {
       p_->weights.memory().synchronize();
       if (several) p_->sum_over_shards({squares + 1, 1});
