@@ -64,6 +64,7 @@ GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   // Contributions are computed from gradients that are known to be finite.
   if (check == OverflowCheck::reduced && t_.optimizer->wants_contributions()) check = OverflowCheck::agree;
   const bool seeks = t_.grad_scaler.seeks() || skips_nan();
+  skipped_ = false;
   if (seeks) t_.network->scale_gradients(t_.grad_scaler.value(), false);
   checks_sums_ = seeks && check == OverflowCheck::reduced;
   withholds_ = seeks && !checks_sums_;
@@ -81,8 +82,8 @@ void GradientReduction::end_backward() {
   if (!withholds_) return;
   // The host waits until the device has checked all gradients, so the next work of the device is enqueued before.
   bool finite = t_.network->unscale_gradients(t_.reader->ahead());
-  if (agrees_ && method_.update_ranks) finite = all_agree(*method_.update_ranks, finite);
-  if (skips_step(finite)) {
+  if (method_.update_ranks) finite = all_agree(*method_.update_ranks, finite);
+  if (skipped_ = skips_step(finite); skipped_) {
     t_.network->clear_gradients();
     if (agrees_) update_.skip_step();
   }
@@ -91,22 +92,24 @@ void GradientReduction::end_backward() {
   method_.gradients->chunks_ready(chunks_);
 }
 
-void GradientReduction::finish_step() {
+bool GradientReduction::finish_step() {
   method_.gradients->finish_step();
-  if (!checks_sums_) return;
-  if (skips_step(t_.network->unscale_gradients(t_.reader->ahead()))) update_.skip_step();
+  if (!checks_sums_) return skipped_;
+  skipped_ = skips_step(t_.network->unscale_gradients(t_.reader->ahead()));
+  if (skipped_) update_.skip_step();
   if (!method_.traits.updates_elsewhere) update_.apply_held();
+  return skipped_;
 }
 
 // `finite`: on all ranks that make one update together.
 bool GradientReduction::skips_step(bool finite) {
-  if (!t_.grad_scaler.seeks() && !finite) {
+  const double scale = t_.grad_scaler.value();
+  if (!t_.grad_scaler.skips_step(finite)) {
+    if (finite || !skips_nan()) return false;
     log::warning_of_rank(fmt::format("epoch {}, minibatch {}: a gradient is not finite, and the update is skipped",
                                      t_.progress.epoch + 1, t_.progress.minibatches_in_epoch + 1));
     return true;
   }
-  const double scale = t_.grad_scaler.value();
-  if (!t_.grad_scaler.skips_step(finite)) return false;
   log::line(fmt::format(
       "Epoch[{:2} of {}]-Minibatch[{:4}]: a gradient is not finite in float16 with lossScale {:g}: "
       "the update is skipped, and the scale is {:g} now.",

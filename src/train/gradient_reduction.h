@@ -61,7 +61,8 @@ class GradientReduction {
 
   GradientSink& begin_step(const StepInfo&);  // the sink for the network's gradients
   void end_backward();
-  void finish_step();  // applies every sum, or holds it until the weight exchange decides
+  // Applies every sum, or holds it until the weight exchange decides. Returns whether the step is skipped.
+  bool finish_step();
 
  private:
   // Collects announced gradients and forwards them later.
@@ -79,7 +80,7 @@ class GradientReduction {
   std::vector<std::size_t> chunks_;  // all of them
   StepInfo step_;
   Withheld withheld_;
-  bool withholds_ = false, checks_sums_ = false, agrees_ = false;
+  bool withholds_ = false, checks_sums_ = false, agrees_ = false, skipped_ = false;
 };
 
 }  // namespace tutti

@@ -59,7 +59,6 @@ StepMetrics PhaseMetrics::bear_nan(const Batch& batch, const std::string& what, 
                                    number_of(batch.minibatch),
                                    on_nan() == OnNan::skip ? "the update is skipped" : "the run goes back"));
   if (on_nan() == OnNan::skip) {  // not a part of the epoch's results
-    restore_statistics();
     metrics.criterion = metrics.criterion_count = 0;
     for (auto& e : metrics.evaluations) e = {};
   }

@@ -35,6 +35,8 @@ class PhaseMetrics {
 
   // Of the network, with the step metrics of this rank. onNaN decides whether a NaN criterion ends the run.
   StepMetrics forward_backward(const Batch&, GradientSink&, const StepInfo&);
+  // With onNaN = skip, after a step whose update is skipped: the running statistics are those from before it.
+  void restore_statistics();
   // Whether all ranks know by now that the run goes back (onNaN = rewind).
   bool rewinds_now() const;
   // After drain(): throws Rewind on all ranks if one of them has seen NaN. Collective.
@@ -42,7 +44,7 @@ class PhaseMetrics {
   std::int64_t number_of(std::int64_t minibatch) const { return minibatches_before_ + minibatch + 1; }  // in the epoch
 
  private:
-  // With onNaN = skip, before a step: NaN in it would stay in running statistics, though its update is skipped.
+  // With onNaN = skip, before a step.
   void keep_statistics();
   // The criterion of this rank is NaN. Returns its metrics if the run is to continue (nan_report.cpp).
   StepMetrics bear_nan(const Batch&, const std::string& what, GradientSink&);
@@ -50,7 +52,6 @@ class PhaseMetrics {
   [[noreturn]] void stop_at_nan(std::int64_t minibatch, const std::string& what) const;
   [[noreturn]] void stop_at_nan(const DeferredNumericError&);
   OnNan on_nan() const;
-  void restore_statistics();
   void check_sum(const StepMetrics&, std::int64_t minibatch);
 
   Training& t_;

@@ -97,7 +97,7 @@ void step(Loop& loop, const Batch& batch) {
     metrics = loop.metrics.forward_backward(batch, gradients, info);
     loop.reduction.end_backward();
     loop.running.metrics.begin(metrics);
-    loop.reduction.finish_step();
+    if (loop.reduction.finish_step()) loop.metrics.restore_statistics();
     metrics = loop.running.metrics.finish();
     if (loop.exchange_weights(info)) metrics = {};  // too late to count
   }

@@ -88,14 +88,12 @@ TEST_F(EqualRanks, WithWeightPenalty) {
   };
   const auto one = results(1, settings("one", ""));
   ASSERT_EQ(one.size(), 2u * (3 + 3 + 1)) << "two results of three epochs, three validations and a test";
-  for (const char* method :
-       {"parallelizationMethod=DataParallelSGD", "parallelizationMethod=ASA",
-        "parallelizationMethod=DataParallelSGD;groups=size:2",
-        "parallelizationMethod=DataParallelASGD;DataParallelASGD=[policy=sync;push=gradients]"})
+  for (const char* method : {"parallelizationMethod=DataParallelSGD", "parallelizationMethod=ASA",
+                             "parallelizationMethod=DataParallelSGD;groups=size:2",
+                             "parallelizationMethod=DataParallelASGD;DataParallelASGD=[policy=sync;push=gradients]"})
     for (const int ranks : {2, 5}) {
       SCOPED_TRACE(fmt::format("{} on {} ranks", method, ranks));
-      const auto more =
-          results(ranks, settings("more", fmt::format("\nTrain=[SGD=[ParallelTrain=[{}]]]", method)));
+      const auto more = results(ranks, settings("more", fmt::format("\nTrain=[SGD=[ParallelTrain=[{}]]]", method)));
       EXPECT_LE(distance("one", "more"), 1e-5);
       ASSERT_EQ(more.size(), one.size());
       for (const auto& [place, value] : more) EXPECT_NEAR(value, one.at(place), 1e-5 * (1 + value)) << place;
@@ -116,6 +114,47 @@ TEST_F(EqualRanks, WithWholePenaltyWhereRanksUpdateAlone) {
              "\nTrain=[SGD=[learningRatesPerMB=0.2;ParallelTrain=[parallelizationMethod=ModelAveragingSGD]]]");
   EXPECT_GT(distance("one", "one.0"), 1e-2) << "nothing was learned";
   EXPECT_LE(distance("one", "more"), 1e-5);
+}
+
+// All ranks skip the minibatches in which the criterion of one of them is not a number, and restore their statistics.
+TEST_F(EqualRanks, WithSkippedUpdates) {
+  constexpr Kind normalized{"normalized", false, false, 3,
+                            "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU)"};
+  for (const Kind& kind : {normalized, kSparse}) {
+    SCOPED_TRACE(kind.name);
+    write_data(kind, 33, 31);
+    const auto settings = [&](const std::string& model, const std::string& parallel) {
+      return config(kind, model, 8, 3) + "\nTrain=[makeMode=false;SGD=[onNaN=skip;momentumPerMB=0.9;ParallelTrain=[" +
+             parallel + "]]]";
+    };
+    run(1, settings("one", ""));
+    EXPECT_GT(distance("one", "one.0"), 1e-3) << "nothing was learned";
+    const std::string method = "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]";
+    for (const std::string& parallel : {method, method + ";groups=size:2;insideGroups=[" + method + "]"})
+      for (const int ranks : {4, 5}) {
+        run(ranks, settings("more", parallel));
+        EXPECT_LE(distance("one", "more"), 1e-5) << parallel << ' ' << ranks;
+      }
+  }
+}
+
+// A criterion that is a number has a gradient that is not: 0 times 4e19 times 1e25, differentiated.
+TEST_F(EqualRanks, SkippedUpdatesChangeNothing) {
+  const Kind kind{"unchanged", false, false, 3,
+                  "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU)"};
+  write_data(kind, 33, 0);
+  const std::string all =
+      "\nTrain=[makeMode=false;SGD=[onNaN=skip;ParallelTrain=[parallelizationMethod="
+      "DataParallelSGD;DataParallelSGD=[useBufferedAsyncGradientAggregation=";
+  for (const char* late : {"false", "true"})
+    for (const int ranks : {1, 3}) {
+      std::string text = config(kind, "unchanged", 8, 2) + all + late + "]]]]";
+      const std::string term = "Exp (m - Constant (500)) * Constant (0)";
+      text.replace(text.find(term), term.size(),
+                   "Constant (1e25) .* (ParameterTensor {2, initValue = 0} .* Exp (m - Constant (955)))");
+      run(ranks, text);
+      EXPECT_EQ(distance("unchanged", "unchanged.0"), 0) << late << ' ' << ranks;
+    }
 }
 
 TEST_F(EqualRanks, NotWithRootsOfSums) {

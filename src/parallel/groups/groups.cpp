@@ -133,7 +133,7 @@ ParallelMethod gradients_between_gradients(const ParallelTrainOptions& o, const 
   m.traits.delayed = inside.traits.delayed || levels.between_delayed;
   m.traits.sums_contributions = levels.contributes;
   m.traits.sums_on_devices = inside.traits.sums_on_devices || (between && between->traits.sums_on_devices);
-  m.traits.overflow = OverflowCheck::zero_local;
+  m.traits.overflow = m.traits.delayed ? OverflowCheck::zero_local : OverflowCheck::agree;
   m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
   m.metrics.per_step = m.update_ranks = &comm;
   m.metrics.other_groups = comm.size() - layout.size();
