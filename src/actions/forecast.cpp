@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kPays = 1.05;  // more ranks pay from this factor on
 
+std::int64_t rounded_up(std::int64_t a, std::int64_t b) { return a / b + (a % b > 0); }
+
 double rate(const Measured& m) { return m.seconds > 0 ? static_cast<double>(m.samples) / m.seconds : 0; }
 
 }  // namespace
@@ -30,17 +32,27 @@ void forecast_steps(Forecast& f, const Measured& m, const LinkFigures& link) {
   if (f.bytes_per_step > 0) f.hidden = std::clamp(1 - m.wait / steps / alone, 0.0, 1.0);
 }
 
-// never = n a + x, always = n a + n x; its last exchange is that of the end. Where a disturbance makes x too large, a
-// step still takes no less than the slowest rank computes.
+// Both trials have n steps, and exchanges that differ in number. Where a disturbance makes an exchange too long, a step
+// still takes no less than the slowest rank computes.
 void forecast_blocks(Forecast& f, const Measured& never, const Measured& always, double period) {
   const double n = static_cast<double>(std::max<std::int64_t>(never.steps, 1));
-  const double exchange = n > 1 ? std::max(0.0, (always.seconds - never.seconds) / (n - 1)) : 0;
-  const double step = std::max(1e-9, std::max(never.seconds - exchange, never.computing) / n);
+  const double more = always.exchanges - never.exchanges;
+  const double exchange = more > 0 ? std::max(0.0, (always.seconds - never.seconds) / more) : 0;
+  const double step = std::max(1e-9, std::max(never.seconds - never.exchanges * exchange, never.computing) / n);
   const double samples = static_cast<double>(never.samples) / n;
   f.samples_per_second = samples / (step + exchange / period);
-  f.bytes_per_step = always.bytes / n / period;
+  f.bytes_per_step = always.exchanges > 0 ? always.bytes / always.exchanges / period : 0;
   f.memory = always.memory;
   f.never = never, f.always = always, f.period = period;
+}
+
+double mean_period(std::int64_t epoch, std::int64_t minibatch, std::int64_t samples, std::int64_t steps) {
+  const std::int64_t whole = epoch / minibatch, rest = epoch % minibatch;
+  const std::int64_t all = std::max<std::int64_t>(1, whole + (rest > 0));
+  const std::int64_t every = std::max<std::int64_t>(1, steps > 0 ? steps : rounded_up(samples, minibatch));
+  const bool rest_ends_a_block = rest > 0 && whole % every * minibatch + rest >= samples;
+  const std::int64_t exchanges = steps > 0 ? rounded_up(all, every) : whole / every + rest_ends_a_block + 1;
+  return static_cast<double>(all) / static_cast<double>(exchanges);
 }
 
 void take_faster(Forecast& f, const Forecast& again) {

@@ -2,12 +2,9 @@
 #include "actions/method_trials.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <thread>
 
@@ -16,6 +13,7 @@
 #include "actions/prepare.h"
 #include "actions/together.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "comm/agreement.h"
 #include "config/text.h"
 #include "train/training.h"
@@ -27,13 +25,6 @@ using namespace std::chrono_literals;
 
 constexpr std::int64_t kLeastSteps = 6, kMostSteps = 2000, kWarmUp = 2;
 constexpr int kAnswerTag = 31011;
-
-double memory_now() {
-  std::ifstream in("/proc/self/statm");
-  double size = 0, resident = 0;
-  in >> size >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
 
 // The largest of all ranks' values.
 double largest_of_ranks(Communicator& ranks, double mine) {
@@ -62,11 +53,12 @@ std::pair<bool, std::string> block_of(const config::Record& sgd, const char* met
   return {given, given ? sgd.block("ParallelTrain").block(method).string("exchangeBits", "32") : "32"};
 }
 
-Candidate gradients(const char* bits, const char* allowed_by) {
+// `default` takes back what the config's own block may say, which these bits exclude.
+Candidate gradients(const char* bits, const char* allowed_by, bool has_levels) {
   return {"DataParallelSGD", bits, allowed_by,
-          fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits={};"
+          fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits={};exchangeBits=default;{}"
                       "useBufferedAsyncGradientAggregation=false]",
-                      bits)};
+                      bits, has_levels ? "" : "quantizer=default;")};
 }
 
 template <class Options>
@@ -81,8 +73,12 @@ Candidate blocks(const config::Record& sgd, int ranks) {
   };
   Candidate c{method,      bits, "local", fmt::format("parallelizationMethod={}", method), with_size(1'000'000'000),
               with_size(1)};
-  c.samples = static_cast<double>(size.all(ranks));
-  if (!own) c.settings = with_size(size.per_worker);
+  c.samples = size.all(ranks);
+  if (own) return c;
+  if constexpr (requires { Options::without_block; })
+    c.settings = with_size(size.per_worker);  // it needs its block
+  else
+    c.samples = 1;  // without its block it exchanges after every minibatch
   return c;
 }
 
@@ -93,8 +89,14 @@ Candidate elastic(const config::Record& sgd) {
               "parallelizationMethod=EASGD",
               "parallelizationMethod=EASGD;EASGD=[period=1000000]",
               "parallelizationMethod=EASGD;EASGD=[period=1]"};
-  c.steps = static_cast<double>(method_settings<EasgdOptions>(sgd).period);
+  c.steps = method_settings<EasgdOptions>(sgd).period;
   return c;
+}
+
+Candidate servers(const config::Record& sgd) {
+  const auto [own, bits] = block_of(sgd, "DataParallelASGD");
+  return {"DataParallelASGD", own ? bits : block_of(sgd, "ASGD").second, "async",
+          "parallelizationMethod=DataParallelASGD"};
 }
 
 std::string first_line(std::string text) {
@@ -106,15 +108,16 @@ std::string first_line(std::string text) {
 }  // namespace
 
 std::vector<Candidate> candidates(const config::Record& sgd, int ranks) {
-  return {gradients("32", ""),
-          gradients("16", "16bit"),
-          gradients("4", "4bit"),
-          gradients("1", "1bit"),
-          {"ASA of gradients", "32", "", "parallelizationMethod=ASA;ASA=[exchange=gradients;exchangeBits=32]"},
+  return {gradients("32", "", false),
+          gradients("16", "16bit", true),
+          gradients("4", "4bit", true),
+          gradients("1", "1bit", false),
+          {"ASA of gradients", "32", "",
+           "parallelizationMethod=ASA;ASA=[exchange=gradients;exchangeBits=32;quantizer=default]"},
           blocks<ModelAveragingOptions>(sgd, ranks),
           blocks<BlockMomentumOptions>(sgd, ranks),
           elastic(sgd),
-          {"DataParallelASGD", "32", "async", "parallelizationMethod=DataParallelASGD"}};
+          servers(sgd)};
 }
 
 bool trains(const config::Record& command) {
@@ -180,17 +183,17 @@ Action make_training(const std::vector<std::string>& words, const std::string& d
 }
 
 Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std::int64_t steps) {
-  malloc_trim(0);  // what the trial before has left
-  const double before = memory_now();
+  const std::size_t before = allocated_memory();
   const Action action = make_training(words_, directory_, command_, ranks, place_, parallel);
   const TrialRun trial = action.try_steps(std::min(kWarmUp, steps), steps);
-  weights_ = trial.weights, minibatch_ = trial.minibatch;
+  weights_ = trial.weights, minibatch_ = trial.minibatch, epoch_samples_ = trial.epoch_samples;
   Measured m;
   m.steps = trial.steps, m.samples = trial.samples;
   m.seconds = largest_of_ranks(ranks, trial.times.total), m.wait = largest_of_ranks(ranks, trial.times.exchange.wait);
   m.computing = largest_of_ranks(ranks, trial.times.total - trial.times.exchange.wait);
   m.bytes = largest_of_ranks(ranks, static_cast<double>(trial.times.exchange.bytes_sent));
-  m.memory = largest_of_ranks(ranks, std::max(0.0, memory_now() - before));
+  m.exchanges = largest_of_ranks(ranks, static_cast<double>(trial.times.exchange.exchanges));
+  m.memory = largest_of_ranks(ranks, static_cast<double>(allocated_memory() - before));
   return m;
 }
 
@@ -208,7 +211,7 @@ Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
       forecast_steps(f, first, link);
     else
       forecast_blocks(f, first, run(world_, c.always, steps_),
-                      c.steps > 0 ? c.steps : std::max(1.0, c.samples / static_cast<double>(minibatch_)));
+                      mean_period(epoch_samples_, minibatch_, c.samples, c.steps));
   } catch (const ConfigError& e) {
     f.refused = first_line(e.what());
   }

@@ -23,7 +23,7 @@ struct Candidate {
   std::string settings;    // of ParallelTrain
   // Of a method that exchanges after blocks: settings for trials without an exchange and with one after every step.
   std::string never = {}, always = {};
-  double steps = 0, samples = 0;  // between two exchanges, in steps or in samples over all ranks
+  std::int64_t steps = 0, samples = 0;  // between two exchanges, in steps or in samples over all ranks
 };
 // `sgd`: the config's own settings, whose periods count.
 std::vector<Candidate> candidates(const config::Record& sgd, int ranks);
@@ -75,7 +75,7 @@ class MethodTrials {
   const std::string directory_, command_;
   Communicator& world_;
   const HostPlace place_;
-  std::int64_t steps_ = 0, minibatch_ = 0;
+  std::int64_t steps_ = 0, minibatch_ = 0, epoch_samples_ = 0;
   std::size_t weights_ = 0;
 };
 

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts the ranks of `trainer plan` with the line that `trainer launch` would use.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <deque>
-#include <fstream>
 
 #include "base/exit_codes.h"
-#include "launch/mpiexec_line.h"
-#include "launch/process.h"
+#include "launch/table_run.h"
 #include "planner/planner.h"
 
 namespace tutti::planner {
@@ -43,13 +35,6 @@ std::string take_json(std::vector<std::string>& words) {
   return {};
 }
 
-void write_table(const std::string& path, const std::string& lines) {
-  std::ofstream out(path);
-  out << lines;
-  out.close();
-  if (!out) throw Error(fmt::format("launch: '{}' cannot be written: {}", path, std::strerror(errno)));
-}
-
 }  // namespace
 
 int run(int argc, const char* const* argv) {
@@ -61,24 +46,7 @@ int run(int argc, const char* const* argv) {
     launch::refuse_restarts(o);
     if (o.ranks == 0) o.ranks = launch::default_ranks(2);
     o.arguments.insert(o.arguments.begin(), "plan-rank");
-    const launch::MpiexecLine line = launch::mpiexec_line(o, o.ranks, o.hosts);
-    launch::Process process(line.words, launch::Process::Output::lines, line.variables);
-    std::deque<std::string> said;
-    std::string table;
-    const auto pass_on = [&](bool error, const std::string& text) {
-      if (text.starts_with("{\"event\":\"plan\"")) return static_cast<void>(table += text);
-      if (!error) return static_cast<void>((std::fputs(text.c_str(), stdout), std::fflush(stdout)));
-      said.push_back(text);
-      if (said.size() > 40) said.pop_front();
-    };
-    while (process.running()) process.read(100, pass_on);
-    process.read(0, pass_on);
-    const int code = process.exit_code();
-    if (code != 0)
-      for (const std::string& text : said) std::fputs(text.c_str(), stderr);
-    else if (!json.empty())
-      write_table(json, table);
-    return code;
+    return launch::run_for_table(launch::mpiexec_line(o, o.ranks, o.hosts), "plan", json);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", launch::in_words_of("plan", e.what()).c_str());
     return kWrongConfiguration;

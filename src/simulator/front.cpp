@@ -3,15 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <deque>
-#include <fstream>
 
 #include "base/exit_codes.h"
-#include "launch/mpiexec_line.h"
-#include "launch/process.h"
+#include "launch/table_run.h"
 #include "simulator/request.h"
 #include "simulator/simulator.h"
 #include "tutti/error.h"
@@ -39,13 +34,6 @@ void use_tcp(launch::MpiexecLine& line) {
   line.variables.emplace_back("OMPI_MCA_btl_tcp_if_include", "lo");
 }
 
-void write_table(const std::string& path, const std::string& lines) {
-  std::ofstream out(path);
-  out << lines;
-  out.close();
-  if (!out) throw Error(fmt::format("simulate: '{}' cannot be written: {}", path, std::strerror(errno)));
-}
-
 int simulate(const std::vector<std::string>& words) {
   const Request request = parse_request(words);
   launch::Options o = launch::parse(request.others);
@@ -61,23 +49,7 @@ int simulate(const std::vector<std::string>& words) {
   o.arguments.insert(o.arguments.begin(), arguments.begin(), arguments.end());
   launch::MpiexecLine line = launch::mpiexec_line(o, o.ranks, o.hosts);
   if (o.hosts.empty()) use_tcp(line);
-  launch::Process process(line.words, launch::Process::Output::lines, line.variables);
-  std::deque<std::string> said;
-  std::string table;
-  const auto pass_on = [&](bool error, const std::string& text) {
-    if (text.starts_with("{\"event\":\"simulate\"")) return static_cast<void>(table += text);
-    if (!error) return static_cast<void>((std::fputs(text.c_str(), stdout), std::fflush(stdout)));
-    said.push_back(text);
-    if (said.size() > 40) said.pop_front();
-  };
-  while (process.running()) process.read(100, pass_on);
-  process.read(0, pass_on);
-  const int code = process.exit_code();
-  if (code != 0)
-    for (const std::string& text : said) std::fputs(text.c_str(), stderr);
-  else if (!request.json.empty())
-    write_table(request.json, table);
-  return code;
+  return launch::run_for_table(line, "simulate", request.json);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ using namespace std::chrono_literals;
 constexpr double kSecondsPerShare = 1.0, kSecondsPerLoop = 0.06;
 constexpr int kRingTag = 31021, kWakeTag = 31022;
 constexpr const char* kAlone =
-    "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32];groups=none;transport=auto";
+    "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32;exchangeBits=default;quantizer=default];"
+    "groups=none;transport=auto";
 
 // The median time of a call, in a loop of about 60 ms.
 template <class Work>
@@ -116,7 +117,8 @@ Workload workload_of(const config::Record& sgd, const GroupOptions& groups, std:
   Workload w;
   w.minibatch = static_cast<double>(minibatch), w.epoch = static_cast<double>(epoch);
   const auto period = [](const BlockSize& b) { return Period{double(b.per_worker), double(b.total)}; };
-  w.averaging = period(method_settings<ModelAveragingOptions>(sgd).block);
+  const bool has_blocks = sgd.is_block("ParallelTrain") && sgd.block("ParallelTrain").is_block("ModelAveragingSGD");
+  w.averaging = has_blocks ? period(method_settings<ModelAveragingOptions>(sgd).block) : Period{};
   w.momentum = period(method_settings<BlockMomentumOptions>(sgd).block);
   const auto elastic = method_settings<EasgdOptions>(sgd);
   w.elastic_period = static_cast<double>(elastic.period), w.elastic_servers = static_cast<int>(elastic.servers);

@@ -36,6 +36,11 @@ double broadcast(const Parts& parts, const Cluster& c) {
          std::log2(c.ranks) * (part / c.bandwidth + parts.message.latency + c.latency);
 }
 
+// That its first rank sends, as the program counts them: the weights to each of the others.
+double broadcast_bytes(const Parts& parts, const Cluster& c) {
+  return values_of(parts.layout) * sizeof(float) * (c.ranks - 1);
+}
+
 enum class Use { in_step, in_next_step };
 
 // Seconds and bytes of a step.
@@ -136,6 +141,7 @@ Model data_parallel(const char* bits) {
 }
 
 std::string block_settings(const char* method, const Period& period) {
+  if (period.each == 0 && period.all == 0) return fmt::format("parallelizationMethod={}", method);
   return fmt::format("parallelizationMethod={0};{0}=[{1}={2:.0f}]", method,
                      period.all > 0 ? "blockSize" : "blockSizePerWorker", period.all > 0 ? period.all : period.each);
 }
@@ -146,9 +152,10 @@ Model block_row(const char* method, const Period& period) {
           }};
 }
 
-// Groups that each sum gradients in 32 bits, and whose leaders exchange weights after blocks.
+// Groups that each sum gradients in 32 bits, and whose leaders exchange weights after blocks and broadcast them. The
+// last group may be smaller.
 Estimate grouped(const Parts& parts, const Cluster& c, const Workload& w) {
-  const int groups = std::max(1, c.ranks / w.group);
+  const int groups = (c.ranks + w.group - 1) / w.group;
   Cluster inside = c, between = c;
   inside.ranks = std::min(w.group, c.ranks), between.ranks = groups;
   // All groups compute at once.
@@ -158,7 +165,7 @@ Estimate grouped(const Parts& parts, const Cluster& c, const Workload& w) {
   const double steps = steps_of(w), every = std::max(1.0, std::ceil(w.momentum.of_all(groups) / w.minibatch));
   const double exchanges = std::floor(steps / every) + 1;
   return {steps * step.seconds + exchanges * (exchange.seconds + broadcast(parts, inside)),
-          step.bytes + exchanges * exchange.bytes / steps};
+          step.bytes + exchanges * (exchange.bytes + broadcast_bytes(parts, inside)) / steps};
 }
 
 }  // namespace

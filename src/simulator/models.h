@@ -11,7 +11,7 @@
 
 namespace tutti::simulator {
 
-// Samples between two exchanges: of each rank, or of all if that is not 0.
+// Samples between two exchanges: of each rank, or of all if that is not 0. Both 0: after every minibatch.
 struct Period {
   double each = 0, all = 0;
   double of_all(int ranks) const { return all > 0 ? all : each * ranks; }

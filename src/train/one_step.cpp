@@ -18,6 +18,7 @@ TrialRun try_steps(Training& t, std::int64_t warm_up, std::int64_t steps) {
   TrialRun run;
   for (const auto& s : t.network->parameters().slices) run.weights += s.size();
   run.minibatch = t.sgd.update_size(settings.minibatch);
+  run.epoch_samples = t.samples_per_epoch;
   if (warm_up > 0) run_trial(t, settings, "trial", warm_up * run.minibatch - 1);
   t.progress.begin_epoch();
   const StepMetrics m = run_trial(t, settings, "trial", steps * run.minibatch - 1);

@@ -78,6 +78,15 @@ class AutoTest(support.TrainerTest):
         # Not kept: more ranks may go on.
         self.assertIn('timing', self.run_auto('Train=[SGD=[maxEpochs=3]]').text)
 
+    def test_bits_of_the_config_are_replaced(self):
+        for own in ('exchangeBits = 16', 'gradientBits = 4 ; quantizer = original'):
+            self.write('run.cntk', examples.config(hidden='20', minibatch=40, bits=32).replace('gradientBits = 32', own))
+            for ranks in (None, 2):
+                text = self.run_auto('--dry-run', ranks=ranks).text
+                line = re.search(r'^#   auto .*$', text, re.MULTILINE).group(0)
+                self.assertIn('DataParallelSGD in 32 bits', line)
+                self.assertNotIn('not possible', line)
+
     def test_more_ranks_that_do_not_pay(self):
         """A network that one rank computes in no time."""
         self.write('small.cntk', examples.config(hidden='2', minibatch=2))

@@ -51,6 +51,35 @@ class PlanTest(support.TrainerTest):
             sent = float(number) * {'kB': 1e-3, 'MB': 1}[unit]
             self.assertAlmostEqual(rows['DataParallelSGD', bits][1], sent / 10, delta=0.05 * sent / 10 + 0.001)
 
+    def table(self, *words):
+        """Bytes per step and memory by method and bits."""
+        self.plan('-n', 2, '--json', 'plan.jsonl', 'configFile=run.cntk', *words)
+        rows = [json.loads(line) for line in (self.directory / 'plan.jsonl').read_text(encoding='utf-8').splitlines()]
+        return {(r['method'], r['bits']): r['measures'] for r in rows if 'measures' in r}
+
+    def test_bytes_of_blocks_are_those_of_an_epoch(self):
+        """With the exchange at its end. The 10 minibatches are one more than blocks of 3."""
+        self.write('train.ctf', examples.points(4000))
+        own = 'BlockMomentumSGD=[blockSize=1000];EASGD=[period=4]'
+        rows = self.table(f'Train=[SGD=[ParallelTrain=[{own}]]]')
+        for method in ('ModelAveragingSGD', 'BlockMomentumSGD', 'EASGD'):
+            run = self.run_trainer(['configFile=run.cntk', 'makeMode=false',
+                                    f'Train=[SGD=[metrics=[jsonl=run.jsonl];ParallelTrain=[parallelizationMethod={method};{own}]]]'], 2)
+            records = [json.loads(line) for line in (self.directory / 'run.jsonl').read_text(encoding='utf-8').splitlines()]
+            sent = max(next(r for r in records if r['event'] == 'epoch')['ranks']['bytes_sent'])
+            self.assertAlmostEqual(rows[method, '32']['bytes_per_step'], sent / 10, delta=1, msg=run.text)
+
+    def test_bits_of_the_config_are_replaced(self):
+        """A line of another method names those that it has. Memory is what was allocated, so it is the same each time."""
+        tables = []
+        for own in ('exchangeBits = 16', 'gradientBits = 4 ; quantizer = original'):
+            self.write('run.cntk', examples.config(hidden='200:200', minibatch=400, epochs=1, bits=32).replace('gradientBits = 32', own))
+            tables.append(self.table('Train=[SGD=[ParallelTrain=[ASGD=[exchangeBits=8]]]]'))
+            self.assertLessEqual({('DataParallelSGD', bits) for bits in ('32', '16', '4', '1')} | {('DataParallelASGD', '8')}, set(tables[-1]))
+        for row, measures in tables[0].items():
+            if row[0] != 'none':
+                self.assertAlmostEqual(measures['memory'], tables[1][row]['memory'], delta=0.1 * measures['memory'], msg=row)
+
     def test_what_the_config_excludes(self):
         text = self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[gradUpdateType=oneBitAdam;warmupSamples=10000]]')
         self.assertRegex(text, r'EASGD +32 not possible: oneBitAdam needs an exchange')
@@ -64,6 +93,9 @@ class PlanTest(support.TrainerTest):
         self.assertIn("plan: there is no '--bogus'\nfix: trainer plan --help", self.plan('--bogus', expect=2))
         self.assertIn('fix: trainer plan -n 4 configFile=FILE', self.plan(expect=2))
         self.assertIn('usage: trainer plan', self.plan('--help'))
+        text = self.plan('--json', 'absent/plan.jsonl', '-n', 2, 'configFile=run.cntk', expect=2)
+        self.assertIn("plan: 'absent/plan.jsonl' cannot be written: No such file or directory\nfix: ", text)
+        self.assertNotIn('weights', text)  # nothing was measured
 
     def test_one_rank(self):
         text = self.plan('-n', 1, 'configFile=run.cntk')

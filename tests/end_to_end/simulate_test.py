@@ -28,7 +28,8 @@ class SimulateTest(support.TrainerTest):
         return {(r['link'], r['ranks'], r['method'], r['bits']): r['measures'] for r in rows}
 
     def test_every_method_on_every_cluster(self):
-        text = self.simulate('--ranks', '2,16:64', '--links', '10mbit,none', '--per-rank', 50, '--json', 'table.jsonl', 'configFile=run.cntk')
+        text = self.simulate('--ranks', '2,16:64', '--links', '10mbit,none', '--per-rank', 50, '--json', 'table.jsonl', 'configFile=run.cntk',
+                             'Train=[SGD=[ParallelTrain=[ModelAveragingSGD=[blockSizePerWorker=40000]]]]')
         self.assertRegex(text, r'41[0-9]{3} weights, minibatches of 50 samples per rank, epochs of 4000 samples')
         self.assertRegex(text, r'one rank alone: [1-9]\d* samples/s')
         self.assertNotIn('"event"', text)
@@ -102,7 +103,9 @@ class SimulateTest(support.TrainerTest):
             text = self.simulate(*words, *(() if words == ('--json',) else ('configFile=run.cntk',)), expect=2)
             self.assertIn(what, text)
             self.assertIn(fix, text)
-        self.assertIn('cannot be written', self.simulate('--ranks', 2, '--links', '1gbit', '--json', 'absent/x', 'configFile=run.cntk', expect=2))
+        text = self.simulate('--ranks', 2, '--links', '1gbit', '--json', 'absent/x', 'configFile=run.cntk', expect=2)
+        self.assertIn("simulate: 'absent/x' cannot be written: No such file or directory\nfix: ", text)
+        self.assertNotIn('weights', text)  # nothing was measured
         self.assertIn('usage: trainer simulate', self.simulate('--help'))
 
 

@@ -15,7 +15,7 @@ Measured trial(int exchanges, double exchange = kExchange) {
   Measured m;
   m.steps = kSteps, m.samples = kSteps * kSamples;
   m.seconds = kSteps * kStep + exchanges * exchange, m.wait = exchanges * exchange, m.computing = kSteps * kStep;
-  m.bytes = 1e6 * exchanges;
+  m.exchanges = exchanges, m.bytes = 1e6 * exchanges;
   return m;
 }
 
@@ -36,6 +36,27 @@ TEST(Forecast, OfBlocksSpreadsAnExchangeOverThePeriod) {
   const Forecast f = forecast(trial(1), trial(kSteps));
   EXPECT_NEAR(f.samples_per_second, run_speed(), 1e-6 * run_speed());
   EXPECT_DOUBLE_EQ(f.bytes_per_step, 1e5);
+}
+
+// A trial of blocks has one exchange more, at its end.
+TEST(Forecast, TheExchangeAtTheEndOfATrialIsNoStep) {
+  const Forecast f = forecast(trial(1), trial(kSteps + 1));
+  EXPECT_NEAR(f.samples_per_second, run_speed(), 1e-6 * run_speed());
+  EXPECT_DOUBLE_EQ(f.bytes_per_step, 1e5);
+}
+
+TEST(Forecast, PeriodsEndWithMinibatchesAndWithEpochs) {
+  // 16 steps, of which the last has 40 samples.
+  EXPECT_DOUBLE_EQ(mean_period(1000, 64, 40000, 0), 16.0 / 1) << "only at the end";
+  EXPECT_DOUBLE_EQ(mean_period(1000, 64, 128, 0), 16.0 / 8) << "the last block is short of samples";
+  EXPECT_DOUBLE_EQ(mean_period(1000, 64, 100, 0), 16.0 / 9) << "the last block is complete";
+  EXPECT_DOUBLE_EQ(mean_period(1024, 64, 128, 0), 16.0 / 9);
+  EXPECT_DOUBLE_EQ(mean_period(1024, 64, 65, 0), 16.0 / 9) << "two minibatches";
+  EXPECT_DOUBLE_EQ(mean_period(1024, 64, 1, 0), 16.0 / 17);
+  EXPECT_DOUBLE_EQ(mean_period(1000, 64, 0, 10), 16.0 / 2);
+  EXPECT_DOUBLE_EQ(mean_period(1000, 64, 0, 4), 16.0 / 4) << "no second exchange at the end";
+  EXPECT_DOUBLE_EQ(mean_period(10, 64, 0, 4), 1);
+  EXPECT_DOUBLE_EQ(mean_period(10, 64, 1'000'000'000'000'000'000, 0), 1);
 }
 
 TEST(Forecast, OfAnExchangeThatTakesLongerThanAllSteps) {

@@ -101,6 +101,24 @@ TEST(Models, BlocksAreExchangedAsOftenAsTheySay) {
   }
 }
 
+TEST(Models, WithoutABlockWeightsAreAveragedAfterEveryMinibatch) {
+  Workload w = workload();
+  w.averaging = {};
+  for (const Model& m : models(w)) {
+    if (m.method != "ModelAveragingSGD") continue;
+    EXPECT_EQ(m.settings, "parallelizationMethod=ModelAveragingSGD");
+    EXPECT_DOUBLE_EQ(m.estimate(free_parts(), {.ranks = 2}, w).bytes, 101 * 4 * values() / 100);
+  }
+}
+
+// Groups of 2 and 1. Between them the leaders exchange 6 times, and that of the larger group broadcasts.
+TEST(Models, TheLastGroupMayBeSmaller) {
+  Workload w = workload();
+  w.group = 2, w.momentum = {0, 10240};
+  const Model groups = models(w).back();
+  EXPECT_DOUBLE_EQ(groups.estimate(free_parts(), {.ranks = 3}, w).bytes, (100 * 4 + 6 * (4 + 4)) * values() / 100);
+}
+
 TEST(Models, AFasterLinkIsNeverSlower) {
   const Parts parts = costly_parts();
   for (const Model& m : models(workload()))
