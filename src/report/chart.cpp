@@ -99,10 +99,11 @@ std::string line_svg(const Line& line, const std::string& unit, const Axis& x, c
   std::string svg = fmt::format("<polyline class='line c{}{}' points='{}'><title>{}</title></polyline>\n", line.color,
                                 classes[static_cast<int>(line.style)], path, html_text(line.name));
   if (!line.marks || line.points.size() > kMostMarks) return svg;
+  const std::string after_number = unit.empty() || unit[0] == '%' ? unit : " " + unit;
   for (const auto& [px, py] : line.points)
     svg += fmt::format(
         "<circle class='mark c{}' cx='{:.1f}' cy='{:.1f}' r='2.6'><title>{}, epoch {}: {}{}</title></circle>\n",
-        line.color, x.at(px), y.at(py), html_text(line.name), short_number(px), short_number(py), unit);
+        line.color, x.at(px), y.at(py), html_text(line.name), short_number(px), short_number(py), after_number);
   return svg;
 }
 

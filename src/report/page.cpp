@@ -89,8 +89,10 @@ std::string rank_card(const std::vector<RunData>& runs, const std::string& title
   return card(chart);
 }
 
+// Empty if not all are known.
 Points summed_bytes(const RunData& run) {
   Points sum;
+  if (run.lacks_logs()) return sum;
   for (const RankData& rank : run.ranks)
     for (const auto& [x, bytes] : rank.bytes_sent) {
       const double at = x;
@@ -106,10 +108,12 @@ double sum_of(const Points& points) {
   return sum;
 }
 
-// Of the epochs that the file has; 0 = not known.
+// Of the epochs whose samples are known; 0 = none.
 double speed_of(const RunData& run) {
-  const double seconds = sum_of(run.seconds);
-  return seconds > 0 ? sum_of(run.samples) / seconds : 0;
+  double samples = 0, seconds = 0;
+  for (std::size_t e = 0; e < run.seconds.size(); ++e)
+    if (std::isfinite(run.samples[e].second)) samples += run.samples[e].second, seconds += run.seconds[e].second;
+  return seconds > 0 ? samples / seconds : 0;
 }
 
 // Of a rank's time in all epochs.
@@ -173,9 +177,9 @@ std::string summary(const std::vector<RunData>& runs) {
   std::string rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunData& run = runs[i];
-    rows += fmt::format("<tr><td><i class='swatch c{}'></i> {}{}</td><td>{} of {}</td>", color_of(i),
-                        html_text(run.name), run.finished ? "" : " <small>not finished</small>", run.seconds.size(),
-                        run.epochs);
+    rows +=
+        fmt::format("<tr><td><i class='swatch c{}'></i> {}{}</td><td>{} of {}</td>", color_of(i), html_text(run.name),
+                    run.finished ? "" : " <small>not finished</small>", run.seconds.size(), run.epochs);
     for (std::size_t n = 0; n < names.size(); ++n) {
       const Result* r = result_of(run, names[n]);
       rows += fmt::format("<td>{}</td>", r ? last_and_best(*r, r->epochs) : "–");
@@ -184,9 +188,9 @@ std::string summary(const std::vector<RunData>& runs) {
     const double speed = speed_of(run);
     rows += fmt::format("<td>{:.1f} s</td><td>{}</td><td>{}</td><td>{:.1f}%</td><td>{:.1f}%</td><td>{}</td></tr>\n",
                         sum_of(run.seconds), speed > 0 ? short_number(speed) : "–",
-                        std::max<std::size_t>(run.ranks.size(), 1), 100 * mean_over_ranks(run, &RankData::compute),
-                        100 * mean_over_ranks(run, &RankData::wait),
-                        bytes_text(1e6 * sum_of(summed_bytes(run))));
+                        std::max({run.ranks.size(), run.all_ranks, std::size_t{1}}),
+                        100 * mean_over_ranks(run, &RankData::compute), 100 * mean_over_ranks(run, &RankData::wait),
+                        run.lacks_logs() ? "–" : bytes_text(1e6 * sum_of(summed_bytes(run))));
   }
   return fmt::format("<div class='wide'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n", head,
                      rows);
@@ -197,8 +201,8 @@ std::string predictions(const std::vector<RunData>& runs) {
   std::string rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunData& run = runs[i];
-    if (run.predicted <= 0) continue;
     const double achieved = speed_of(run);
+    if (run.predicted <= 0 || achieved <= 0) continue;
     rows += fmt::format(
         "<tr><td><i class='swatch c{}'></i> {}</td><td>{:.0f}</td><td>{:.0f}</td><td>{:.2f}</td><td>{}</td></tr>\n",
         color_of(i), html_text(run.name), run.predicted, achieved, achieved / run.predicted,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <fstream>
 #include <map>
@@ -77,7 +78,7 @@ class LogReading {
   void line(const std::string& text) {
     static const Pattern epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
     static const Pattern step(
-        R"( Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)(?:, *([0-9.]+)%)?[^\]]*\]: (.*))");
+        R"(^ Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)(?:, *([0-9.]+)%)?[^\]]*\]: (.*))");
     if (text.find("Epoch[") == text.npos) return other(text);
     if (const auto m = epoch.search(text)) return finished(*m);
     if (const auto m = step.search(text)) {
@@ -95,7 +96,11 @@ class LogReading {
     if (run_.ranks.size() <= rank) run_.ranks.resize(rank + 1);
     RankData& d = run_.ranks[rank];
     const double x = to_number((*m)[2]);
-    if ((*m)[1] == "Exchange") return put(d.bytes_sent, x, bytes_of(text));
+    if ((*m)[1] == "Exchange") {
+      const double ranks = std::clamp(value_of(text, "sent by this rank of "), 0.0, 1e6);
+      run_.all_ranks = std::max(run_.all_ranks, static_cast<std::size_t>(ranks));
+      return put(d.bytes_sent, x, bytes_of(text));
+    }
     const double compute = value_of(text, "compute "), read = value_of(text, "waiting for data "),
                  encode = value_of(text, "encode "), wait = value_of(text, "wait for ranks "),
                  decode = value_of(text, "decode "), update = value_of(text, "update "),
@@ -143,6 +148,10 @@ class LogReading {
         if (const auto [x, seconds] = run_.seconds[i]; seconds > 0)
           run_.samples_per_second.emplace_back(x, run_.samples[i].second / seconds);
     for (Result& r : run_.results) r.rises = rising_.contains(r.name);
+    if (run_.lacks_logs())
+      run_.notes.push_back(
+          fmt::format("'{}': there are logs of {} of the {} ranks, so times and bytes of the others are not known",
+                      run_.source, run_.ranks.size(), run_.all_ranks));
     return std::move(run_);
   }
 
@@ -168,7 +177,8 @@ class LogReading {
     results(text, x, &Result::epochs);
     const double seconds = value_of(text, "epochTime"), count = each_result(text, [](auto&&...) {});
     put(run_.seconds, x, seconds);
-    put(run_.samples, x, count);
+    put(run_.samples, x, begun_here_ ? count : std::nan(""));
+    begun_here_ = true;
     put(run_.learning_rate, x, value_of(text, "learningRatePerSample"));
   }
 
@@ -176,6 +186,14 @@ class LogReading {
   void predicted(const std::string& text) {
     static const Pattern speed(": ([0-9]+) samples/s");
     if (const auto m = speed.search(text)) run_.predicted = to_number((*m)[1]), run_.predicted_by = "auto";
+  }
+
+  // A restart, or onNaN = rewind, may go on in the middle of an epoch. Its line counts all samples, and its time does
+  // not include those before.
+  void resumed(const std::string& text) {
+    static const Pattern from(R"((?:Loading network|training goes on) from '(.*)')");
+    if (text.find(" from '") == text.npos) return;
+    if (const auto m = from.search(text)) begun_here_ = !(*m)[1].ends_with(".mid");
   }
 
   // "  network    text", among the effective settings, and what else is no line of an epoch.
@@ -194,10 +212,12 @@ class LogReading {
     if (const auto m = rising.search(text)) rising_.insert((*m)[1]);
     constexpr std::array ends{"COMPLETED.", "__COMPLETED__", "No further training is necessary."};
     if (std::ranges::any_of(ends, [&](const char* end) { return text.ends_with(end); })) set_finished(true);
+    resumed(text);
     undo(text, 0);
   }
 
   RunData run_;
+  bool begun_here_ = true;  // the epoch that comes to its end next
   std::vector<Step> steps_;
   std::set<std::string> rising_;
 };

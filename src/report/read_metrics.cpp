@@ -80,7 +80,7 @@ class Reading {
   void record(const YAML::Node& r) {
     const std::string event = text(r["event"]);
     if (event == "start") return start(r);
-    const double x = number(r["samples"]) / samples_per_epoch_;
+    const double x = (number(r["samples"]) + shift_) / samples_per_epoch_;
     if (event == "interval" || event == "epoch" || event == "validation") results(event, r, x);
     if (event == "interval") {
       has_steps_ = true;
@@ -93,6 +93,9 @@ class Reading {
  private:
   void start(const YAML::Node& r) {
     samples_per_epoch_ = std::max(number(r["samples_per_epoch"]), 1.0);
+    // Earlier epochs may have had another length.
+    const double at = (number(r["epoch"]) - 1) * samples_per_epoch_ + number(r["samples_in_epoch"]);
+    shift_ = std::isfinite(at) ? at - number(r["samples"]) : 0;  // files of earlier versions do not tell
     run_.epochs = r["epochs"].as<int>(0);
     run_.finished = false;
     if (const YAML::Node measures = r["measures"])
@@ -134,7 +137,7 @@ class Reading {
   }
 
   RunData& run_;
-  double samples_per_epoch_ = 1;
+  double samples_per_epoch_ = 1, shift_ = 0;
   bool has_steps_ = false;
 };
 

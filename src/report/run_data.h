@@ -37,13 +37,15 @@ struct RunData {
   std::vector<Result> results;  // the criterion first
   Points samples_per_second, learning_rate;
   std::vector<RankData> ranks;
-  int epochs = 0;           // that the run is to train
-  Points seconds, samples;  // of each epoch that the file has
+  std::size_t all_ranks = 0;  // ranks of the run as its log tells; 0 = not known
+  int epochs = 0;             // that the run is to train
+  Points seconds, samples;    // of each epoch that the file has; samples: in those seconds, NaN = not known
   bool finished = false;
   double predicted = 0;      // samples per second that a plan or auto measured before; 0 = not known
   std::string predicted_by;  // the file of the plan, or "auto"
 
   Result& result(const std::string& name);
+  bool lacks_logs() const { return ranks.size() < all_ranks; }  // of other ranks
 };
 
 // Throw Error if the file cannot be read. A run without a single record has no results. Values of results may be inf or

@@ -90,7 +90,7 @@ StepMetrics Report::no_metrics() const {
 void Report::begin_epoch(const EpochHeading& heading) {
   at_ = heading;
   minibatch_ = interval_begin_ = 0;
-  samples_here_ = samples_done_ = 0;
+  samples_here_ = samples_done_ = samples_of_interval_ = 0;
   epoch_ = since_ = no_metrics();
   interval_times_ = {};
   interval_start_ = epoch_start_ = Clock::now();
@@ -134,6 +134,7 @@ void Report::step(std::int64_t samples, std::int64_t minibatches, const EpochTim
 void Report::pass(std::int64_t samples, std::int64_t minibatches) {
   samples_here_ += samples;
   samples_done_ += samples;
+  samples_of_interval_ += samples;
   minibatch_ += minibatches;
 }
 
@@ -156,7 +157,7 @@ void Report::interval_line(const EpochTimes& times) {
     }
     log::values(fmt::sprintf("%s %s-Minibatch[%4d-%4d%s]: %stime = %.4fs; samplesPerSecond = %.1f", at_.prefix,
                              heading(), interval_begin_ + 1, minibatch_, percent, results(since_), seconds,
-                             static_cast<double>(since_.samples) / std::max(seconds, 1e-9)));
+                             interval_speed(seconds)));
   }
   if (progress_tracing_ && at_.minibatches > 0 && at_.prefix.empty()) {
     const double done =
@@ -167,6 +168,7 @@ void Report::interval_line(const EpochTimes& times) {
   interval_begin_ = minibatch_;
   interval_start_ = Clock::now();
   interval_times_ = times;
+  samples_of_interval_ = 0;
   since_ = no_metrics();
 }
 

@@ -35,6 +35,7 @@ struct EpochHeading {
   std::int64_t samples = 0;            // estimated samples of the epoch, for the ETA; 0 = unknown
   std::string prefix = {};             // of interval lines: names the trial
   std::int64_t position = 0;           // samples of the run before this epoch's first step here
+  std::int64_t end = 0;                // likewise, estimated, at the end of the epoch; 0 = unknown
 };
 
 // How this rank spent the time of an epoch.
@@ -93,7 +94,7 @@ class Report {
   void validation(const std::vector<StepMetrics::Evaluation>& criterion_then_evaluations);
   void times(const EpochTimes&, int ranks) const;
   void record_epoch(const EpochFigures&, const ValuesByRank&) const;  // for write_to()
-  void undo_epochs_after(std::int64_t epoch);  // the run goes back to the model of that epoch
+  void undo_epochs_after(std::int64_t epoch);                         // the run goes back to the model of that epoch
   // The result of the last epoch that ended here and was not undone, in the words of its lines; "" without any.
   std::string result() const;
   std::int64_t minibatches() const { return minibatch_; }
@@ -109,6 +110,7 @@ class Report {
   // report_records.cpp
   std::int64_t position() const;
   MetricsRecord record(const char* event, const std::vector<StepMetrics::Evaluation>&) const;
+  double interval_speed(double seconds) const;
   void record_interval(double seconds, const EpochTimes&);  // collective with gather_over()
   void record_validation(const std::vector<StepMetrics::Evaluation>&) const;
 
@@ -121,6 +123,7 @@ class Report {
   std::int64_t interval_begin_ = 0;  // the minibatch after which the current interval began
   // Samples over all ranks: since begin_epoch (for the rate of the progress line), and of the epoch.
   std::int64_t samples_here_ = 0, samples_done_ = 0;
+  std::int64_t samples_of_interval_ = 0;  // over all ranks, while since_ may be of this rank
   StepMetrics epoch_, since_;
   EpochTimes interval_times_;  // when the current interval began
   Metrics* metrics_ = nullptr;

@@ -10,8 +10,8 @@
 namespace tutti {
 
 std::int64_t Report::position() const {
-  const std::int64_t now = at_.position + samples_here_, end = at_.epoch * at_.samples;
-  return at_.samples > 0 ? std::min(now, end) : now;  // sequences may go beyond the end of an epoch
+  const std::int64_t now = at_.position + samples_here_;
+  return at_.end > 0 ? std::min(now, at_.end) : now;  // sequences may go beyond the end of an epoch
 }
 
 MetricsRecord Report::record(const char* event, const std::vector<StepMetrics::Evaluation>& values) const {
@@ -41,15 +41,19 @@ std::array<double, kIntervalTimes.size()> interval_times(const EpochTimes& befor
 
 }  // namespace
 
-// Times since the last interval; measures are those of this rank.
+// Of all ranks.
+double Report::interval_speed(double seconds) const {
+  return static_cast<double>(samples_of_interval_) / std::max(seconds, 1e-9);
+}
+
+// Times since the last interval; those among the measures are of this rank.
 void Report::record_interval(double seconds, const EpochTimes& now) {
   const auto mine = interval_times(interval_times_, now);
   const auto all = ranks_ ? from_all(*ranks_, mine) : std::vector{mine};
   if (!metrics_) return;
   MetricsRecord r = record("interval", criterion_first(since_));
   r.place.emplace_back("first_minibatch", interval_begin_ + 1);
-  r.measures = {{"seconds", seconds},
-                {"samples_per_second", static_cast<double>(since_.samples) / std::max(seconds, 1e-9)}};
+  r.measures = {{"seconds", seconds}, {"samples_per_second", interval_speed(seconds)}};
   for (std::size_t i = 0; i < mine.size(); ++i) {
     r.measures.emplace_back(kIntervalTimes[i], mine[i]);
     if (!ranks_) continue;

@@ -13,9 +13,7 @@
 namespace tutti {
 namespace {
 
-std::int64_t position_of(const Training& t) {
-  return t.progress.epoch * t.samples_per_epoch + t.progress.samples_in_epoch;
-}
+std::int64_t position_of(const Training& t) { return t.progress.samples_before + t.progress.samples_in_epoch; }
 
 }  // namespace
 
@@ -36,7 +34,11 @@ void begin_metrics(Training& t, bool fresh) {
   });
   if (fresh) t.metrics->resume_at(-1);
   MetricsRecord r{"start", position_of(t)};
-  r.place = {{"ranks", t.world->size()}, {"epochs", t.sgd.max_epochs}, {"samples_per_epoch", t.samples_per_epoch}};
+  r.place = {{"ranks", t.world->size()},
+             {"epoch", t.progress.epoch + 1},
+             {"epochs", t.sgd.max_epochs},
+             {"samples_in_epoch", t.progress.samples_in_epoch},
+             {"samples_per_epoch", t.samples_per_epoch}};
   r.texts = {{"command", t.command},   {"model", std::filesystem::absolute(t.model_path).lexically_normal().string()},
              {"hosts", hosts},         {"method", t.parallel->method.traits.text},
              {"settings", t.settings}, {"options", t.given_options}};

@@ -194,6 +194,17 @@ TEST_P(AllReduceTest, HasTheBitsOfAPlainLoop) {
     }
 }
 
+TEST(AllReduce, AllBucketsTogetherAreOneExchange) {
+  run_ranks(2, [](Communicator& comm) {
+    Parameters p = parameters_of({{64, 8, 8}, {64, 8, 8}, {64, 8, 8}});
+    const auto codec = make_codec(CodecOptions{.bits = 32});
+    AllReduce all_reduce(comm, p, *codec, {.transport = Transport::messages, .bucket_values = 400});
+    ASSERT_EQ(all_reduce.buckets(), 3U);
+    for (int t = 0; t < 4; ++t) step(all_reduce, p);
+    EXPECT_EQ(all_reduce.exchange_stats_and_reset().exchanges, 4);
+  });
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Transport transport : {Transport::messages, Transport::shared_memory})

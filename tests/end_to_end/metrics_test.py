@@ -145,6 +145,27 @@ class MetricsTest(support.TrainerTest):
         self.assertGreater(len([r for r in records(folder / 'run.jsonl') if r['event'] == 'start']), 1, 'the file was begun anew')
         self.read_by_tensorboard(folder)
 
+    def test_a_run_that_goes_on_with_shorter_epochs_keeps_its_records(self):
+        arguments, folder = self.prepare('run', 'jsonl="run.jsonl"')
+        self.run_trainer(arguments + ['Train=[SGD=[epochSize=600;maxEpochs=3]]'])
+        self.run_trainer(arguments + ['Train=[SGD=[epochSize=300;maxEpochs=5]]'])
+        ended = [(r['epoch'], r['samples']) for r in records(folder / 'run.jsonl') if r['event'] == 'epoch']
+        self.assertEqual(ended, [(1, 600), (2, 1200), (3, 1800), (4, 2100), (5, 2400)])
+        self.run_trainer(['report', str(folder)])
+        page = (self.directory / 'report.html').read_text(encoding='utf-8')
+        self.assertIn('<td>5 of 5</td>', page)
+        self.assertIn('epoch 5: ', page)  # the place of its mark
+        self.assertNotIn('epoch 8: ', page)
+
+    def test_the_speed_of_an_interval_is_that_of_all_ranks(self):
+        for number, method in enumerate(('DataParallelSGD', 'ModelAveragingSGD')):
+            arguments, folder = self.prepare(f'run{number}', 'jsonl="run.jsonl"')
+            self.run_trainer(arguments + [f'Train=[SGD=[ParallelTrain=[parallelizationMethod={method}]]]'], 2)
+            intervals = [r for r in records(folder / 'run.jsonl') if r['event'] == 'interval']
+            self.assertEqual(len(intervals), 24)
+            for r in intervals:
+                self.assertAlmostEqual(r['measures']['samples_per_second'] * r['measures']['seconds'], 100, delta=0.1)
+
     def read_by_tensorboard(self, folder):
         """Its scalars are the values of run.jsonl, each step once."""
         reader = subprocess.run([tensorboard_python(), '-c', READ_EVENTS, folder / 'tb'], capture_output=True, text=True, timeout=120)

@@ -319,6 +319,34 @@ class ReportTest(support.TrainerTest):
         self.assertEqual([self.page().row(f'run.log: {c}')[:3] for c in 'AB'],
                          [[f' run.log: {c}', '2 of 2', '0.5'] for c in 'AB'])
 
+    def test_an_epoch_that_a_restart_continued_has_no_speed(self):
+        """Its line counts the samples before the restart, too, and its time does not."""
+        one, two = CNTK_LOG.split('05/03/2016', 1)
+        two = '05/03/2016' + two
+        for file, speed in (('m/net.dnn.2.mid', '5000'), ('m/net.dnn.1', '8000')):
+            self.write('run.log', one + f"Starting from checkpoint. Loading network from '{file}'.\n" + two)
+            self.report('run.log')
+            row = self.page().row('run.log')
+            self.assertEqual((row[1], row[row.index('2.5 s') + 1]), ('2 of 2', speed))
+
+    def test_a_log_of_one_of_several_ranks(self):
+        exchange = 'Exchange of Epoch[ 1 of 2]: 168.02 kB sent by this rank of 2, 32.000 bits per value, 1/1.0 of float32\n'
+        self.write('run.log', CNTK_LOG + exchange)
+        result = self.report('run.log')
+        self.assertIn('there are logs of 1 of the 2 ranks', result.stderr)
+        self.assertEqual(self.page().row('run.log')[8:], ['2', '0.0%', '0.0%', '–'])
+        self.assertNotIn('Sent by all ranks', self.page().figures)
+        self.write('run.log.rank1', exchange)
+        self.assertEqual(self.report('run.log').stderr, '')
+        self.assertEqual(self.page().row('run.log')[8:], ['2', '0.0%', '0.0%', '336.04 kB'])
+
+    def test_minibatches_of_trials_are_not_those_of_the_run(self):
+        trial = '  BaseAdaptiveLearnRateSearch: Epoch[ 2 of 2]-Minibatch[   1-  10, 50.00%]: ce = 9.0 * 5000; time = 0.5s; samplesPerSecond = 1.0\n'
+        self.write('run.log', CNTK_LOG + trial)
+        self.report('run.log')
+        self.assertEqual([len(c) for c in self.page().figures['Throughput']], [2])
+        self.assertIn(': 10 k samples/s</title>', (self.directory / 'report.html').read_text(encoding='utf-8'))
+
     def test_epochs_that_are_undone(self):
         self.write('run.log', CNTK_LOG + 'Loading (rolling back to) previous model with best training-criterion value: m/net.dnn.1.\n')
         self.report('run.log')

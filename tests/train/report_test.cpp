@@ -2,9 +2,16 @@
 #include "train/report.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+
+#include "train/metrics/metrics.h"
 
 namespace tutti::report_test {
 namespace {
@@ -72,6 +79,35 @@ TEST(Report, TheResultIsThatOfTheLastEpochThatStands) {
             "10; errs = 20.000% * 10");
   report.undo_epochs_after(0);
   EXPECT_EQ(report.result(), "");
+}
+
+// Where ranks train alone, the results are those of this rank, and the speed is that of all.
+TEST(Report, TheSpeedOfAnIntervalCountsAllRanks) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / ("tutti-report-" + std::to_string(::getpid()));
+  MetricsOptions options;
+  options.jsonl = file.string();
+  Metrics metrics(options, "m");
+  metrics.resume_at(-1);
+  Report report(ce, {errs}, 2, 0, 0, false);
+  report.write_to(&metrics);
+  report.begin_epoch({.epoch = 4, .epochs = 7, .samples = 150, .position = 1000, .end = 1150});
+  StepMetrics mine;
+  mine.samples = 16, mine.criterion = 1, mine.criterion_count = 16, mine.evaluations = {{1, 16}};
+  for (int step = 0; step < 4; ++step) report.add(mine), report.step(40, 1, {});
+  std::ifstream in(file);
+  for (const double position : {1080.0, 1150.0}) {  // sequences go beyond the end
+    std::string line;
+    ASSERT_TRUE(std::getline(in, line));
+    double at = 0, seconds = 0, speed = 0;
+    ASSERT_EQ(std::sscanf(line.c_str(), R"({"event":"interval","samples":%lf)", &at), 1) << line;
+    ASSERT_EQ(std::sscanf(line.substr(line.find(R"("measures")")).c_str(),
+                          R"("measures":{"seconds":%lf,"samples_per_second":%lf)", &seconds, &speed),
+              2)
+        << line;
+    EXPECT_EQ(at, position);
+    EXPECT_NEAR(speed * std::max(seconds, 1e-9), 80, 1e-6);
+  }
+  std::filesystem::remove(file);
 }
 
 }  // namespace
