@@ -37,7 +37,8 @@ struct Action {
   std::function<TimedSteps(std::int64_t share, double seconds)> time_steps = {};
   std::string trained_model = {};  // the model path that a training locks; empty for other actions
   bool make_mode = false;          // continues from files of an earlier run of that model
-  std::int64_t max_epochs = 0;     // of that training
+  // Of a training: rank 0 calls it when the training begins; never if it is finished or refused. Set it before run().
+  std::shared_ptr<std::function<void()>> begins = {};
 };
 
 // Thrown when an action is created: a network description or a reader needs a file that an earlier action of this run

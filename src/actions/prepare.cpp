@@ -34,7 +34,8 @@ Action make_later(const ActionContext& context, const ActionEntry& entry, ModelT
   Action later = std::move(awaited.known);
   later.settings += fmt::format("{}  begins     with '{}', which this run makes first",
                                 later.settings.empty() ? "" : "\n", awaited.path);
-  later.run = [context = context.for_running(), make = entry.make, seed = *context.seed]() mutable {
+  later.run = [context = context.for_running(), make = entry.make, seed = *context.seed,
+               begins = later.begins]() mutable {
     Problems problems;
     config::Notices notices;
     ActionContext now = context;
@@ -42,6 +43,7 @@ Action make_later(const ActionContext& context, const ActionEntry& entry, ModelT
     const auto action = make(now);
     problems.throw_if_any();
     if (!action) throw Error("another rank failed to start this action");
+    if (begins) *action->begins = *begins;
     for (const auto& line : notices.lines) log::warning(line);
     log::line(action->settings);
     action->run();

@@ -122,19 +122,13 @@ void print_configuration(const config::CommandLine& line, const config::TopLevel
       fmt::format("precision = \"{}\"", top.precision == config::TopLevel::Precision::float64 ? "double" : "float"));
 }
 
-// Whether there is nothing left to train.
-bool is_finished(const Action& a) {
-  if (!a.make_mode || !file_exists(a.trained_model)) return false;
-  std::vector<std::string> said_when_it_resumes;
-  const auto point = find_resume_point(a.trained_model, a.max_epochs, said_when_it_resumes);
-  return point && point->finished;
-}
-
-// A training that is finished keeps the settings that it was made by.
+// When a training begins. One that is finished, or refused, leaves the settings that its files were made by.
 void keep_settings(const Run& run, const config::Record& top) {
   for (const auto& p : run.actions)
-    if (const std::string& model = p.what->trained_model; !model.empty() && !is_finished(*p.what))
-      write_settings_file(model, effective_config(top, run.top, {p.command}));
+    if (p.what->begins)
+      *p.what->begins = [model = p.what->trained_model, settings = effective_config(top, run.top, {p.command})] {
+        write_settings_file(model, settings);
+      };
 }
 
 void check_done_file(const config::Record& config, const config::TopLevel& top, Problems& problems) {

@@ -355,12 +355,12 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.world = context.world;
   t.command = context.command_name;
   t.model_path = options.model_path;
-  t.make_mode = options.make_mode || launcher::has_begun(options.model_path);
   t.trace_level = static_cast<int>(options.trace_level);
   t.progress_tracing = context.progress_tracing;
   t.choice = context.choice;
   const auto before = context.problems->count();
   read_sgd(context, t);
+  t.make_mode = options.make_mode || launcher::has_begun(t.model_path);  // the path may be that of SGD
   if (context.problems->count() == before) make_layer_ranks(context, t);
   make_grad_scaler(context, options, t);
   std::optional<ModelToCome> awaited;
@@ -384,7 +384,8 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
                 .run = {},
                 .trained_model = t.model_path,
                 .make_mode = t.make_mode,
-                .max_epochs = t.sgd.max_epochs};
+                .begins = std::make_shared<std::function<void()>>()};
+  t.begins = action.begins;
   if (awaited) throw ModelToCome{awaited->path, action};
 
   check_shard_optimizer(context, t);

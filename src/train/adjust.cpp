@@ -74,16 +74,19 @@ class Trials {
     settings.minibatch = minibatch;
     const StepMetrics metrics = run_trial(t_, settings, prefix, samples_);
     restore_state(t_, state_);
-    double criterion = metrics.criterion / metrics.criterion_count;
-    t_.world->broadcast(0, std::as_writable_bytes(std::span(&criterion, 1)));
-    return criterion;
+    double results[] = {metrics.criterion / metrics.criterion_count, static_cast<double>(metrics.samples)};
+    t_.world->broadcast(0, std::as_writable_bytes(std::span(results)));
+    saw_samples_ = results[1] > 0;
+    return results[0];
   }
+  bool saw_samples() const { return saw_samples_; }  // in the last trial
   std::int64_t samples() const { return samples_; }
 
  private:
   Training& t_;
   StateCopy state_;
   std::int64_t samples_;
+  bool saw_samples_ = false;
 };
 
 // Searches between a large rate that is too large and a small one that is too slow, in steps of 0.618.
@@ -140,6 +143,7 @@ double search_learning_rate(Training& t, std::int64_t minibatch) {
                     ? 1.0 / 8 / 0.618 / std::sqrt(static_cast<double>(minibatch))
                     : *std::max_element(t.adjust.rates.begin(), t.adjust.rates.end()) / 0.618 / 0.618;
   double base = trials.run("  BaseAdaptiveLearnRateSearch:", 0, minibatch);
+  if (!trials.saw_samples() && !t.adjust.rates.empty()) return t.adjust.rates.back();
   if (std::isfinite(t.adjust.previous_criterion)) {
     const double r = std::sqrt(static_cast<double>(trials.samples()) /
                                static_cast<double>(std::max<std::int64_t>(1, t.samples_per_epoch)));
@@ -199,6 +203,8 @@ void AdjustState::archive(Archive& a) {
   a("adjust/criteria", criteria);
   a("adjust/reducing", reducing);
   a("adjust/minibatch size", minibatch_size);
+  constexpr const char* retried = "adjust/retried to epoch";
+  if (a.loading() ? a.has(retried) : retried_to >= 0) a(retried, retried_to);
   auto count = static_cast<std::int64_t>(rates.size());
   a("adjust/rates", count);
   rates.resize(static_cast<std::size_t>(count));
@@ -209,8 +215,8 @@ EpochSettings current_settings(const Training& t) {
   const auto at = static_cast<std::size_t>(t.progress.epoch);
   EpochSettings s;
   s.momentum_per_sample = t.sgd.momentum_per_sample(at);
-  s.minibatch = t.adjust.minibatch_size > 0 && at >= t.sgd.minibatch_size.size() ? t.adjust.minibatch_size
-                                                                                 : t.sgd.minibatch_size.at(at);
+  const bool adjusts = options(t).adjust_minibatch && at >= t.sgd.minibatch_size.size();
+  s.minibatch = adjusts && t.adjust.minibatch_size > 0 ? t.adjust.minibatch_size : t.sgd.minibatch_size.at(at);
   // After a roll-back, an epoch of the list may run again; the adjusted rate is used then.
   if (t.adjust.learning_rate > 0 && options(t).method != Method::none)
     s.learning_rate = t.adjust.learning_rate;
@@ -218,6 +224,26 @@ EpochSettings current_settings(const Training& t) {
     s.learning_rate = t.sgd.learning_rate_per_sample(at);
   s.learning_rate *= t.rate_factor;
   return s;
+}
+
+void forget_unused_settings(Training& t, bool announces) {
+  const AutoAdjustOptions& o = options(t);
+  const AdjustState found = t.adjust;
+  if (listed(t) && (o.method == Method::none || t.progress.epoch > found.retried_to)) t.adjust.learning_rate = 0;
+  if (!o.adjust_minibatch) t.adjust.minibatch_size = 0;
+  if (!announces) return;
+  const EpochSettings now = current_settings(t);
+  const double rate = found.learning_rate * t.rate_factor;
+  if (found.learning_rate != t.adjust.learning_rate && rate != now.learning_rate)
+    log::line(
+        fmt::format("Epoch {} has the learning rate of the settings, {:g} per sample, and no longer {:g}, which "
+                    "AutoAdjust had chosen.",
+                    t.progress.epoch + 1, now.learning_rate, rate));
+  if (found.minibatch_size != t.adjust.minibatch_size && found.minibatch_size != now.minibatch)
+    log::line(
+        fmt::format("Epoch {} has the minibatchSize of the settings, {}, and no longer {}, which AutoAdjust had "
+                    "chosen.",
+                    t.progress.epoch + 1, now.minibatch, found.minibatch_size));
 }
 
 EpochSettings settle_settings(Training& t) {
@@ -244,6 +270,12 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
   const AutoAdjustOptions& o = options(t);
   AdjustState& a = t.adjust;
   const double rate = settings.learning_rate / t.rate_factor;  // current_settings() multiplies with it again
+  const std::int64_t samples = t.report->epoch_metrics().samples;
+  if (samples == 0 && t.progress.samples_in_epoch == 0)
+    log::warning(
+        fmt::format("epoch {} had no samples: the sequence before it is longer than epochSize = {}, and a sequence "
+                    "belongs to the epoch in which it begins. fix: a larger epochSize",
+                    t.progress.epoch + 1, t.samples_per_epoch));
   if (o.adjust_minibatch) a.minibatch_size = settings.minibatch;
   a.rates.push_back(rate);
   if (a.rates.size() > static_cast<std::size_t>(o.num_prev_learn_rates)) a.rates.erase(a.rates.begin());
@@ -254,11 +286,11 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
     a.learning_rate = rate;
 
   // Sums differ in the last digit, because a rank adds its own part first.
-  t.world->broadcast(0, std::as_writable_bytes(std::span(&criterion, 1)));
-  a.criterion_sum += criterion;
-  ++a.criteria;
+  double results[] = {criterion, static_cast<double>(samples)};
+  t.world->broadcast(0, std::as_writable_bytes(std::span(results)));
+  if (results[1] > 0) a.criterion_sum += results[0], ++a.criteria;  // an epoch without samples has no criterion
   const std::int64_t epoch = t.progress.epoch;
-  if (epoch % o.interval + 1 != o.interval) return {};
+  if (a.criteria == 0 || epoch % o.interval + 1 != o.interval) return {};
   const double average = a.criterion_sum / static_cast<double>(a.criteria), previous = a.previous_criterion;
   a.criterion_sum = 0, a.criteria = 0;
   if (o.method != Method::after_epoch || listed(t)) {

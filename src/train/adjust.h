@@ -21,6 +21,7 @@ struct AdjustState {
   std::int64_t criteria = 0;        // number of those epochs
   bool reducing = false;            // continueReduce is active
   std::int64_t minibatch_size = 0;  // chosen size; 0 = use the schedule
+  std::int64_t retried_to = -1;     // up to this epoch, learning_rate is that of a roll-back, also in listed epochs
   std::vector<double> rates;        // of finished epochs, newest last
 
   void archive(Archive&);
@@ -37,6 +38,10 @@ struct EpochSettings {
 EpochSettings settle_settings(Training&);
 // The settings without a search.
 EpochSettings current_settings(const Training&);
+
+// After a state was loaded: forgets the rate and the minibatch size that AutoAdjust had chosen where this run's
+// settings do not use them. `announces`: says so in the log; not for states of CNTK, which hold both for every epoch.
+void forget_unused_settings(Training&, bool announces);
 
 // Whether an epoch whose criterion is NaN is rolled back instead of ending the run.
 bool bears_nan(const Training&);

@@ -22,8 +22,10 @@ std::string best_model_name(const std::string& model_path) { return model_path +
 bool judge_patience(Training& t, const ControlCriterion& control) {
   if (!t.sgd.keep_best && t.sgd.patience == 0) return false;
   BestModel& best = t.best;
-  double value = control.value;
-  t.world->broadcast(0, std::as_writable_bytes(std::span(&value, 1)));
+  double results[] = {control.value, static_cast<double>(t.report->epoch_metrics().samples)};
+  t.world->broadcast(0, std::as_writable_bytes(std::span(results)));
+  const auto [value, samples] = results;
+  if (samples == 0) return false;  // nothing was trained
   const std::int64_t epoch = t.progress.epoch + 1;
   if (value < best.value) {
     const std::string before =
@@ -42,8 +44,8 @@ bool judge_patience(Training& t, const ControlCriterion& control) {
                         epoch, control.name, value, still, best.epochs_since, best.epochs_since == 1 ? "" : "s",
                         limit));
   if (t.sgd.patience == 0 || best.epochs_since < t.sgd.patience) return false;
-  log::line(fmt::format("Training ends after epoch {} of {}: no improvement in {} epochs, which is patience.", epoch,
-                        t.sgd.max_epochs, best.epochs_since));
+  log::line(fmt::format("Training ends after epoch {} of {}: no improvement in {} epoch{}, which is patience.", epoch,
+                        t.sgd.max_epochs, best.epochs_since, best.epochs_since == 1 ? "" : "s"));
   best.epochs_since = 0;  // a run that is continued with more epochs has as many to improve again
   return true;
 }

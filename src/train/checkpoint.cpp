@@ -95,8 +95,7 @@ std::function<void()> writing_best(const std::string& model_path, const Checkpoi
 void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
                 BackgroundWriter* writer) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
-  const std::string name =
-      state.ended_early > 0 ? f.model_path : model_name(f.model_path, state.epoch, f.max_epochs);
+  const std::string name = state.ended_early > 0 ? f.model_path : model_name(f.model_path, state.epoch, f.max_epochs);
   const Snapshot model = snapshot(name, "model"), checkpoint = snapshot(checkpoint_name(name), "checkpoint");
   write_model(*model, parts.model, parts.network_of_files);
   checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
@@ -134,6 +133,12 @@ std::unique_ptr<ContainerReader> open_on_rank_0(const std::string& path, Communi
   return reader;
 }
 
+// Removes a file at the end of the block, also if it could not be written.
+struct TemporaryFile {
+  const std::string& path;
+  ~TemporaryFile() { remove(path); }
+};
+
 // Whether layers are divided in another way, and otherwise by the same method.
 bool is_redivided(const std::string& stored, const std::string& now) {
   constexpr std::string_view divided = ", layers divided among ";
@@ -169,6 +174,7 @@ void CheckpointState::archive(Archive& a) {
   a("samples in epoch", samples_in_epoch);
   a("minibatches in epoch", minibatches_in_epoch);
   a("total samples seen", total_samples_seen);
+  if (a.loading() ? a.has("samples before") : samples_before != 0) a("samples before", samples_before);
   a("minibatch size", minibatch_size);
   a("learning rate", learning_rate);
   double previous = adjust.previous_criterion;
@@ -178,6 +184,8 @@ void CheckpointState::archive(Archive& a) {
   if (a.has("adjust/learning rate")) adjust.archive(a);
   if (a.loading() ? a.has("rate factor") : rate_factor != 1) a("rate factor", rate_factor);
   if (a.has("dropped samples")) a("dropped samples", dropped_samples);
+  constexpr const char* whole = "samples per epoch";
+  if (a.loading() ? a.has(whole) : samples_per_epoch > 0) a(whole, samples_per_epoch);
   best.archive(a);
   choice.archive(a);
   if (a.loading() ? a.has(kEndedEarly) : ended_early != 0) a(kEndedEarly, ended_early);
@@ -260,17 +268,17 @@ void check_writable(const std::string& model_path, std::size_t model_bytes) {
     throw Error(fmt::format("modelPath '{}' has a directory whose name is longer than {} characters", model_path,
                             space.f_namemax));
   const std::string probe = folder / (fs::path(model_path).filename().native() + ".probe.tmp");
+  const TemporaryFile leftover{probe};
   File file = File::create(probe);
   const std::byte byte{};
   file.write({&byte, 1});
   file.close();
-  fs::remove(probe, ignored);
   if (!known) return;
   // A model and its state, each about the size of the weights.
   const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize, wanted = 2 * model_bytes;
   if (available < wanted)
-    throw Error(fmt::format("'{}' has {} MB free; a model and its checkpoint need about {} MB",
-                            folder.string(), available >> 20, (wanted >> 20) + 1));
+    throw Error(fmt::format("'{}' has {} MB free; a model and its checkpoint need about {} MB", folder.string(),
+                            available >> 20, (wanted >> 20) + 1));
 }
 
 }  // namespace tutti

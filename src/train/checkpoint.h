@@ -29,9 +29,12 @@ struct Progress {
   std::int64_t samples_in_epoch = 0;      // samples done in the running epoch; 0 between epochs
   std::int64_t minibatches_in_epoch = 0;  // likewise
   std::int64_t total_samples_seen = 0;    // by finished epochs, as in the log
+  std::int64_t samples_before = 0;        // sum of samples_per_epoch, which may change, of finished epochs
   StepMetrics epoch_metrics = {};         // of samples_in_epoch
   std::int64_t dropped_samples = 0;       // of them: skipped, or computed in vain
-  void begin_epoch() { *this = {.epoch = epoch, .total_samples_seen = total_samples_seen}; }
+  void begin_epoch() {
+    *this = {.epoch = epoch, .total_samples_seen = total_samples_seen, .samples_before = samples_before};
+  }
 };
 
 // What is saved of a run beside weights, optimizer and exchange.
@@ -43,7 +46,8 @@ struct CheckpointState : Progress {
   double rate_factor = 1;
   BestModel best;
   MethodChoice choice;
-  std::int64_t ended_early = 0;  // maxEpochs, if the training has ended before that epoch
+  std::int64_t samples_per_epoch = 0;  // 0 = unknown, as in older files
+  std::int64_t ended_early = 0;        // maxEpochs, if the training has ended before that epoch
 
   void archive(Archive&);
 };
@@ -62,11 +66,11 @@ void each_numbered_file(const std::string& model_path,
 std::int64_t last_model_epoch(const std::string& model_path);  // the largest e of modelPath.<e>, -1 if there is none
 
 struct ResumePoint {
-  bool finished = false;   // the last epoch is done: nothing to do
-  std::int64_t epoch = 0;  // finished epochs; more than max_epochs if an earlier run was longer
-  bool mid_epoch = false;  // `model` is a mid-epoch file, which holds model and state
-  std::string model;       // path
-  std::string checkpoint;  // path of the state; empty when there is none
+  bool finished = false;         // the last epoch is done: nothing to do
+  std::int64_t epoch = 0;        // finished epochs; more than max_epochs if an earlier run was longer
+  bool mid_epoch = false;        // `model` is a mid-epoch file, which holds model and state
+  std::string model;             // path
+  std::string checkpoint;        // path of the state; empty when there is none
   std::int64_t ended_early = 0;  // of CheckpointState, if finished
   std::string_view model_kind() const { return mid_epoch ? "checkpoint" : "model"; }  // of container.h
 };

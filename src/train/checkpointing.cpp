@@ -29,14 +29,8 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress,
-          settings.minibatch,
-          settings.learning_rate,
-          t.report->interval_metrics(),
-          t.adjust,
-          t.rate_factor,
-          t.best,
-          t.choice};
+  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust, t.rate_factor,
+          t.best,     t.choice,           t.samples_per_epoch};
 }
 
 constexpr int kMostFailures = 3;  // checkpoints in a row that may fail
@@ -162,6 +156,12 @@ std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
   return sizes;
 }
 
+CodedError cannot_go_on(ExitCode code, const std::string& why, const std::string& other_way) {
+  return {code, fmt::format("this run cannot go on from an earlier one: {}\nfix: {}; or makeMode = false to start from "
+                            "scratch, which replaces the earlier run's files; or another modelPath to keep them",
+                            why, other_way)};
+}
+
 // Runs a part of resuming, which fails on all ranks or on none; its errors say what can be done. The files were intact
 // when the point was found: if they still are, the configuration is not that of the earlier run. Collective.
 template <class Part>
@@ -169,19 +169,8 @@ auto or_else(const std::string& other_way, const ResumePoint& point, Communicato
   try {
     return part();
   } catch (const std::exception& e) {  // on other ranks an Error, whatever it is on rank 0
-    throw CodedError(is_readable(point, world) ? kWrongConfiguration : kFailed,
-                     fmt::format("this run cannot go on from an earlier one: {}\nfix: {}; or makeMode = false to start "
-                                 "from scratch, which replaces the earlier run's files; or another modelPath to keep "
-                                 "them",
-                                 e.what(), other_way));
+    throw cannot_go_on(is_readable(point, world) ? kWrongConfiguration : kFailed, e.what(), other_way);
   }
-}
-
-// CNTK saves the rate and the minibatch size of every epoch; they count only where AutoAdjust would have chosen them.
-void forget_listed_settings(Training& t) {
-  const auto epochs = static_cast<std::size_t>(t.progress.epoch);
-  if (!t.sgd.auto_adjust || epochs < t.sgd.listed_learning_rates()) t.adjust.learning_rate = 0;
-  if (!t.sgd.auto_adjust || !t.sgd.auto_adjust->adjust_minibatch) t.adjust.minibatch_size = 0;
 }
 
 void load(Training& t, const ResumePoint& point) {
@@ -192,21 +181,27 @@ void load(Training& t, const ResumePoint& point) {
   if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())
     t.network->precompute_restored(load_graph(point.model, t.world, point.model_kind()));
-  const CheckpointState s = or_else(
-      fmt::format("set the optimizer (gradUpdateType and momentum) as it was; or remove '{}' to go on from the last "
-                  "epoch's model with a fresh optimizer",
-                  point.checkpoint),
-      point, *t.world, [&] {
-        return load_state(
-            point, [&](Archive& a) { archive_optimizer(t, &a, true), archive_average(t, &a, true); }, *t.world);
-      });
+  std::string other_way = "set the optimizer (gradUpdateType and momentum) as it was";
+  if (!point.mid_epoch && point.model != t.model_path)
+    other_way +=
+        fmt::format("; or remove '{}' to go on from the last epoch's model with a fresh optimizer", point.checkpoint);
+  const CheckpointState s = or_else(other_way, point, *t.world, [&] {
+    return load_state(
+        point, [&](Archive& a) { archive_optimizer(t, &a, true), archive_average(t, &a, true); }, *t.world);
+  });
   t.progress = static_cast<const Progress&>(s);
+  if (s.samples_before == 0) t.progress.samples_before = s.epoch * t.samples_per_epoch;  // the file does not tell
   t.adjust = s.adjust;
   t.rate_factor = s.rate_factor;
   t.best = s.best;
-  if (has_cntk_state(point, *t.world)) forget_listed_settings(t);
+  forget_unused_settings(t, !has_cntk_state(point, *t.world));
+  if (s.samples_per_epoch > 0 && s.samples_per_epoch != t.samples_per_epoch)
+    log::warning(
+        fmt::format("the checkpoint was written with {0} samples per epoch, this run has {1}: the position in the data "
+                    "is counted in epochs of {1} samples, so samples may be left out or used again. fix: epochSize = "
+                    "{0}, or the data of the earlier run, unless the change is intended",
+                    s.samples_per_epoch, t.samples_per_epoch));
   t.resumed = Resumed{point, s.interval_metrics};
-  rewind_metrics(t);
 }
 
 // Of its epoch. Collective.
@@ -216,6 +211,19 @@ std::int64_t samples_of(const ResumePoint& point, Communicator& world) {
             [&] { samples = ContainerReader(point.checkpoint, "checkpoint").integer("state/samples in epoch"); });
   world.broadcast(0, writable_bytes(samples));
   return samples;
+}
+
+// On each rank for itself, as only the state of some may not fit. The file was intact when it was opened.
+RankStateReport load_exchange(Training& t, const ResumePoint& point) {
+  try {
+    return load_exchange_state(point, parts_of(t, view_model(*t.network)), *t.world);
+  } catch (const CodedError&) {
+    throw;
+  } catch (const Error& e) {
+    throw cannot_go_on(kWrongConfiguration, fmt::format("ParallelTrain does not fit the checkpoint: {}", e.what()),
+                       "set ParallelTrain as it was (the method and what it exchanges, outerOptimizer, fragments, "
+                       "overlap)");
+  }
 }
 
 }  // namespace
@@ -239,12 +247,9 @@ Start resume(Training& t) {
     point = copy_model(*point, t.model_path, *t.world);
   }
   if (point->finished) return log_finished(*point, t.model_path), Start::finished;
-  if (point->model == t.model_path) {
-    point = copy_model(*point, numbered_model_name(t.model_path, point->epoch), *t.world);
+  if (point->model == t.model_path)
     log::line(fmt::format("The final model '{}' has {} epochs and maxEpochs is now {}: training continues from it.",
                           t.model_path, point->epoch, t.sgd.max_epochs));
-  }
-  if (t.world->rank() == 0) remove_older_models(files_of(t), point->epoch);
   log::line(fmt::format("Starting from checkpoint. Loading network from '{}'.", point->model));
   load(t, *point);
   return Start::resumed;
@@ -291,6 +296,7 @@ bool roll_back(Training& t, std::int64_t epoch) {
   const std::int64_t begun = t.progress.epoch;
   const double factor = t.rate_factor;
   load(t, *point);
+  t.adjust.retried_to = begun;
   t.report->undo_epochs_after(epoch);
   t.best = best;
   t.rate_factor = factor;
@@ -337,7 +343,7 @@ void save_final_model(Training& t) {
 
 void restore_method(Training& t) {
   const auto& point = t.resumed->point;
-  const RankStateReport report = load_exchange_state(point, parts_of(t, view_model(*t.network)), *t.world);
+  const RankStateReport report = load_exchange(t, point);
   if (!report.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without the local state of each rank{}: {}",
@@ -353,6 +359,7 @@ void restore_method(Training& t) {
                              first == last ? fmt::format("rank {}", last) : fmt::format("ranks {} to {}", first, last),
                              point.checkpoint, report.gone));
   }
+  rewind_metrics(t);
 }
 
 void save_initial_model(Training& t) {
@@ -399,7 +406,13 @@ std::uint64_t checkpoint_memory(const Training& t) {
 }
 
 void prepare_checkpoints(Training& t) {
+  if (t.resumed && t.resumed->point.model == t.model_path) {
+    ResumePoint& point = t.resumed->point;
+    point = copy_model(point, numbered_model_name(t.model_path, point.epoch), *t.world);
+  }
   if (t.world->rank() != 0) return;
+  remove_older_models(files_of(t), t.progress.epoch);
+  if (t.begins && *t.begins) (*t.begins)();
   auto sizes = sizes_of_checkpoint(t);
   log::line(fmt::format("Memory for the copy of a checkpoint: {}, on rank 0",
                         bytes_text(std::accumulate(sizes.begin(), sizes.end(), 0.0))));

@@ -9,11 +9,14 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <ostream>
 #include <set>
 
 #include "base/pattern.h"
 #include "cntk/model.h"
+#include "graph/initialize.h"
+#include "graph/shapes.h"
 #include "train/file.h"
 #include "train/rank_state.h"
 #include "tutti/error.h"
@@ -24,7 +27,8 @@ namespace tutti {
 namespace {
 
 constexpr const char* prefix = "value/";
-constexpr const char* edited = "edited";  // the network replaces the description
+constexpr const char* unused = "unused/";  // values of nodes that no criterion, evaluation or output needs
+constexpr const char* edited = "edited";   // the network replaces the description
 
 Shape shape_of(const Entry& e) { return {{e.dims.begin(), e.dims.end()}}; }
 
@@ -124,6 +128,16 @@ graph::Graph read_cntk_graph(const std::string& path) {
   return std::move(model.graph);
 }
 
+void read_starts(const ContainerReader& r, graph::Graph& graph, const std::string& kind) {
+  for (graph::Node& node : graph.nodes) {
+    const std::string name = kind + node.name;
+    if (!r.has(name)) continue;
+    auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
+    r.floats(name, *values);
+    node.start = std::move(values);
+  }
+}
+
 void copy_values(const graph::Graph& from, const std::string& path, ModelView& m) {
   std::map<std::string_view, const graph::Node*> nodes;
   for (const graph::Node& n : from.nodes) nodes[n.name] = &n;
@@ -143,14 +157,61 @@ graph::Graph read_trained(const std::string& path, std::string_view kind) {
   if (cntk::is_model(path)) return read_cntk_graph(path);
   const ContainerReader r(path, kind);
   graph::Graph graph = parse_graph(r.text("graph"), path);
+  read_starts(r, graph, prefix);
+  read_starts(r, graph, unused);
+  return graph;
+}
+
+// Without the values that load_values() reads.
+graph::Graph read_description(const std::string& path, std::string_view kind) {
+  if (!cntk::is_model(path)) {
+    const ContainerReader r(path, kind);
+    graph::Graph graph = parse_graph(r.text("graph"), path);
+    read_starts(r, graph, unused);
+    // The model has the values; the file that they began from may be gone.
+    for (graph::Node& node : graph.nodes)
+      if ((node.start || r.has(prefix + node.name)) && node.attributes.erase("initFromFilePath") > 0)
+        node.attributes["init"] = std::string("fixedValue");
+    return graph;
+  }
+  graph::Graph graph = cntk::read_model(path).graph;
+  for (const std::size_t n : graph::evaluation_order(graph, graph::roots_of(graph, {}))) graph.nodes[n].start = nullptr;
+  return graph;
+}
+
+// Rank 0 sends its graph to all.
+void share_graph(graph::Graph& graph, Communicator& comm, const std::string& path) {
+  std::string text = to_text(graph);
+  broadcast_text(comm, text);
+  if (comm.rank() != 0) graph = parse_graph(text, path);
   for (graph::Node& node : graph.nodes) {
-    const std::string name = prefix + node.name;
-    if (!r.has(name)) continue;
-    auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
-    r.floats(name, *values);
+    std::uint64_t size = node.start ? node.start->size() : 0;
+    comm.broadcast(0, writable_bytes(size));
+    if (size == 0) continue;
+    auto values = std::make_shared<std::vector<float>>(size);
+    if (comm.rank() == 0) *values = *node.start;
+    comm.broadcast(0, std::as_writable_bytes(std::span(*values)));
     node.start = std::move(values);
   }
-  return graph;
+}
+
+// The values of a node that the network does not compute: none if there are no dimensions yet.
+std::vector<float> unused_values(const graph::Node& node) {
+  if (node.start) return *node.start;
+  if (node.operation != "LearnableParameter") return {};
+  const Shape shape = graph::declared_shape(node);
+  std::vector<float> values(graph::has_unknown(shape) ? 0 : shape.elements());
+  try {
+    if (!values.empty()) graph::initialize(node, shape, values);
+  } catch (const ConfigError&) {
+    return {};  // nobody uses them, so a file that is missing harms nobody
+  }
+  return values;
+}
+
+const ModelValue* find_value(const ModelView& m, const std::string& name) {
+  const auto at = std::ranges::lower_bound(m.values, name, {}, &ModelValue::name);
+  return at != m.values.end() && at->name == name ? &*at : nullptr;
 }
 
 std::vector<const graph::Node*> chosen(const graph::Graph& g, const DumpOptions& o) {
@@ -271,6 +332,11 @@ void write_model(ContainerWriter& w, const ModelView& m, bool replaces_descripti
   if (replaces_description) w.add(edited, true);
   w.add("graph", to_text(*m.graph));
   for (const ModelValue& v : m.values) w.add(prefix + v.name, v.shape, v.values);
+  for (const graph::Node& node : m.graph->nodes) {
+    if (find_value(m, node.name)) continue;
+    const std::vector<float> values = unused_values(node);
+    if (!values.empty()) w.add(unused + node.name, {{values.size()}}, values);
+  }
 }
 
 void read_model_values(const ContainerReader& r, ModelView& m) {
@@ -302,15 +368,9 @@ bool replaces_description(const std::string& path, Communicator* comm, std::stri
 }
 
 graph::Graph load_graph(const std::string& path, Communicator* comm, std::string_view kind) {
-  std::string text;
-  on_rank_0(comm, [&] {
-    text = cntk::is_model(path) ? to_text(cntk::read_model(path).graph) : ContainerReader(path, kind).text("graph");
-  });
-  if (comm) broadcast_text(*comm, text);
-  graph::Graph graph = parse_graph(text, path);
-  // The model has the values; the file that they began from may be gone.
-  for (graph::Node& node : graph.nodes)
-    if (node.attributes.erase("initFromFilePath") > 0) node.attributes["init"] = std::string("fixedValue");
+  graph::Graph graph;
+  on_rank_0(comm, [&] { graph = read_description(path, kind); });
+  if (comm) share_graph(graph, *comm, path);
   return graph;
 }
 
@@ -329,27 +389,17 @@ void load_values(const std::string& path, ModelView& m, Communicator* comm, std:
 graph::Graph load_trained(const std::string& path, Communicator* comm, std::string_view kind) {
   graph::Graph graph;
   on_rank_0(comm, [&] { graph = read_trained(path, kind); });
-  if (!comm) return graph;
-  std::string text = to_text(graph);
-  broadcast_text(*comm, text);
-  if (comm->rank() != 0) graph = parse_graph(text, path);
-  for (graph::Node& node : graph.nodes) {
-    std::uint64_t size = node.start ? node.start->size() : 0;
-    comm->broadcast(0, writable_bytes(size));
-    if (size == 0) continue;
-    auto values = std::make_shared<std::vector<float>>(size);
-    if (comm->rank() == 0) *values = *node.start;
-    comm->broadcast(0, std::as_writable_bytes(std::span(*values)));
-    node.start = std::move(values);
-  }
+  if (comm) share_graph(graph, *comm, path);
   return graph;
 }
 
 void dump_nodes(const ModelView& m, const DumpOptions& o, std::ostream& out) {
   for (const graph::Node* n : chosen(*m.graph, o)) {
-    const auto at = std::lower_bound(m.values.begin(), m.values.end(), n->name,
-                                     [](const ModelValue& v, const std::string& name) { return v.name < name; });
-    const ModelValue* value = at != m.values.end() && at->name == n->name ? &*at : nullptr;
+    const ModelValue* value = find_value(m, n->name);
+    std::vector<float> values;
+    std::optional<ModelValue> of_unused;
+    if (!value && n->operation == "LearnableParameter" && !(values = unused_values(*n)).empty())
+      value = &of_unused.emplace(ModelValue{n->name, graph::declared_shape(*n), values});
     if (o.print_metadata) print_head(m, *n, value, out);
     if (value && o.print_values) {
       print_values(*value, out);

@@ -149,6 +149,7 @@ void SgdOptions::describe_schedule(config::Fields& f) {
     "per epoch, in samples; from the first value that is not 0 on, replaces blendTimeConstant of the nodes");
   f("disableRegInBatchNormalization", no_regularization_in_normalization,
     "exclude scale and bias of batch normalisation from L1 and L2");
+  f.alias("disableWkInBatchNormal", "disableRegInBatchNormalization");
 }
 
 void SgdOptions::describe_running(config::Fields& f) {

@@ -123,7 +123,8 @@ EpochPlan plan_of(const Training& t, const DataDivision* division, std::int64_t 
 
 void begin_report(Training& t, std::int64_t minibatch, const char* prefix) {
   EpochHeading heading{t.progress.epoch + 1, t.sgd.max_epochs, 0, t.samples_per_epoch, prefix};
-  heading.position = t.progress.epoch * t.samples_per_epoch + t.progress.samples_in_epoch;
+  heading.position = t.progress.samples_before + t.progress.samples_in_epoch;
+  heading.end = t.progress.samples_before + t.samples_per_epoch;
   // Percentages as CNTK prints them: from the second epoch on if epochSize is not given.
   const std::int64_t update = t.sgd.update_size(minibatch);
   if (t.sgd.epoch_size > 0 || t.progress.epoch > 0) heading.minibatches = (t.samples_per_epoch + update - 1) / update;
@@ -246,7 +247,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   const ControlCriterion control = control_criterion(t, validation);
   const bool ends = judge_patience(t, control);
   const Verdict verdict = judge_epoch(t, control.value, run.settings);
-  if (!verdict.rolled_back) ++t.progress.epoch;
+  if (!verdict.rolled_back) ++t.progress.epoch, t.progress.samples_before += t.samples_per_epoch;
   if (ends || verdict.ends) {
     save_final_model(t);
     log::line("Finished training and saved final model");
@@ -267,7 +268,6 @@ bool prepare(Training& t) {
   t.constant_predictor.watch(t.network->graph(), t.network->criterion().name, t.reader->streams());
   const Start start = resume(t);
   if (start == Start::finished) return false;
-  begin_metrics(t, start == Start::fresh);
   if (t.warm_start.parallel_throughout(t.sgd.max_epochs - 1) && !t.sgd.parallel.distributed_reading_given)
     log::line("\"distributedMBReading\" is not explicitly specified, defaulting to 'true'.");
   announce_criteria(*t.network);
@@ -282,6 +282,7 @@ bool prepare(Training& t) {
   start_method(t);
   if (start == Start::fresh && t.average) t.average->restart();
   if (start == Start::resumed) restore_method(t);
+  begin_metrics(t, start == Start::fresh);
   announce_memory(t);
   if (!t.sgd.timeline.empty())
     t.timeline = std::make_unique<TimelineWriter>(*t.world, t.sgd.timeline, t.sgd.timeline_steps);

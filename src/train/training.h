@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,10 +44,12 @@ struct Training {
   std::string settings, given_options;  // as printed at start, and the SGD block as it was given
   std::string model_path;
   bool make_mode = true;
+  std::shared_ptr<std::function<void()>> begins;  // that of Action; may be null or empty
   int trace_level = 0;
   bool progress_tracing = false;
   SgdOptions sgd;
   std::unique_ptr<Communicator> layer_ranks;  // that compute divided layers together; null without any
+  std::unique_ptr<Communicator> same_parts;   // the ranks of all groups that have the same parts; null without groups
   LinkSpeed link;                             // between these ranks, if a placement depends on it
   std::string placement;                      // the table of the layers' placements
   std::unique_ptr<Network> network;
@@ -93,7 +96,7 @@ StepMetrics run_trial(Training&, const EpochSettings&, const char* prefix, std::
 // restores nothing. Not more than an epoch. Collective.
 struct TrialRun {
   std::int64_t steps = 0, samples = 0;  // those that were counted; samples of all ranks
-  std::int64_t minibatch = 0;
+  std::int64_t minibatch = 0, epoch_samples = 0;
   double criterion = 0;     // per sample
   std::size_t weights = 0;  // trained values of this rank
   EpochTimes times;

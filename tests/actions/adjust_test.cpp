@@ -212,5 +212,26 @@ TEST_F(Adjust, SearchedMinibatchSizesTrainLikeASchedule) {
   }
 }
 
+// What AutoAdjust has found does not outlive its settings.
+TEST_F(Adjust, ALongerListOfRatesCountsWhenTheRunGoesOn) {
+  const std::string lowers = adjust("autoAdjustLR=adjustAfterEpoch;reduceLearnRateIfImproveLessThan=0.9");
+  train_logged(2, "m", std::string("Train=[SGD=[maxEpochs=4]]") + lowers);
+  const std::string text = train_logged(2, "m", "Train=[SGD=[maxEpochs=6;learningRatesPerMB=0.02*10]]" + lowers);
+  const auto near = [](double rate) { return testing::DoubleNear(rate, 1e-8); };
+  EXPECT_THAT(rates(text), testing::ElementsAre(testing::Pair(5, near(0.0005)), testing::Pair(6, near(0.0005))));
+  EXPECT_EQ(count(text, "Epoch 5 has the learning rate of the settings, 0.0005"), 1) << text;
+}
+
+TEST_F(Adjust, MinibatchesAreOfTheSettingsOnceAutoAdjustIsGone) {
+  train_logged(2, "m",
+               "Train=[SGD=[minibatchSize=64;maxEpochs=3]]" +
+                   adjust("autoAdjustMinibatch=true;numSamples4Search=150;minibatchSizeTuningMax=128;"
+                          "minibatchSearchCriterionErrorMargin=100"));
+  const std::string text =
+      train_logged(2, "m", "Train=[traceLevel=1;SGD=[minibatchSize=20;maxEpochs=4;numMBsToShowResult=1]]");
+  EXPECT_EQ(count(text, "Epoch 4 has the minibatchSize of the settings, 20, and no longer "), 1) << text;
+  EXPECT_THAT(text, testing::ContainsRegex("Epoch\\[ 4 of 4\\]-Minibatch\\[ *8- *8,")) << "150 samples" << text;
+}
+
 }  // namespace
 }  // namespace tutti::actions::adjust_test

@@ -122,6 +122,15 @@ class EditingTest(support.TrainerTest):
         self.assertEqual(text.count('Precomputing --> Completed.'), 1, 'statistics of the first training are kept')
         self.assertIn('Err', support.final_results(text))
 
+    def test_a_layer_that_is_left_out_keeps_its_weights(self):
+        self.run_commands('command=First:Add:Second')
+        self.edit('m = LoadModel("two/net.dnn")\nSetInput(CE.*.T, 1, L1.S)\nSaveModel(m, "without.dnn")')
+        self.edit('m = LoadModel("without.dnn")\nSetInput(CE.*.T, 1, L2.S)\nSaveModel(m, "with.dnn")')
+        weights = self.values('two/net.dnn', 'L2.BFF.W')
+        self.assertNotEqual(weights, self.values('two/net.dnn.0', 'L2.BFF.W'))
+        for model in ('without.dnn', 'with.dnn'):
+            self.assertEqual(self.values(model, 'L2.BFF.W'), weights)
+
     def test_two_ranks_go_the_same_way(self):
         self.run_commands('command=First:Add:Second')
         together = self.run_commands('command=First:Add:Second', 'First=[modelPath=p/net.dnn]',

@@ -53,13 +53,25 @@ class EndingTest(support.TrainerTest):
                 self.assertRegex(result.text, rf'(?m)^\[rank {rank} on \S+\] .*damaged on its way')
                 self.assertEqual(len(support.re.findall(r'(?m)^\[rank \d', result.text)), 1, str(result))
 
+    def saved(self):
+        """The bytes of all files beside the model."""
+        return {p.name: p.read_bytes() for p in (self.directory / 'models').iterdir() if p.suffix != '.lock'}
+
     def test_an_earlier_run_that_does_not_fit(self):
-        """A changed layer or optimizer: what differs, how to start anew, and the other way out, which works."""
+        """A changed layer or optimizer: what differs, how to start anew, and the other way out, which works. Nothing of the earlier run
+        changes before."""
         self.run_trainer(['configFile=run.cntk'])
         models = self.directory / 'models'
+        before = self.saved()
+        layers = ['configFile=run.cntk', 'Train=[SGD=[keepCheckpoints=1];SimpleNetworkBuilder=[layerSizes=2:9:2]]']
+        longer = self.run_trainer([*layers, 'Train=[SGD=[maxEpochs=3]]'], expect=2).text
+        self.assertIn("this run cannot go on from an earlier one: 'models/model.dnn' holds 'B0'", longer)
+        self.assertEqual(self.saved() == before, True, 'files have changed')
         for name in ('model.dnn', 'model.dnn.ckp'):
             (models / name).unlink()
-        network = self.run_trainer(['configFile=run.cntk', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'], expect=2).text
+        before = self.saved()
+        network = self.run_trainer(layers, expect=2).text
+        self.assertEqual(self.saved() == before, True, 'files have changed')
         self.assertRegex(network, r"this run cannot go on from an earlier one: 'models/model\.dnn\.1' holds 'B0' as \[8 x 1\], the network has \[9 x 1\]")
         self.assertIn('fix: give the network the layers and sizes that it had; or makeMode = false', network)
         self.assertIn('another modelPath', network)
@@ -72,6 +84,24 @@ class EndingTest(support.TrainerTest):
         self.assertIn('Parameter-learning state (such as momentum) will be reset', text)
         self.assertEqual([e['epoch'] for e in support.epochs(text)], [2])
         self.run_trainer(['configFile=run.cntk', 'makeMode=false', 'Train=[SimpleNetworkBuilder=[layerSizes=2:9:2]]'])
+
+    def test_another_exchange_that_does_not_fit(self):
+        """Other terms of the same method: a mistake in the configuration, which all ranks end with."""
+        def blocks(terms):
+            return f'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=40;{terms}]'
+        outer = [blocks('resetSGDMomentum=false')] + [blocks(f'outerOptimizer={name}') for name in ('nesterov', 'adam', 'sgd')]
+        asa = [f'parallelizationMethod=ASA;ASA=[exchange={what}]' for what in ('weights', 'gradients')]
+        models = self.directory / 'models'
+        for earlier, *others in (outer, outer[1:], outer[2:], [blocks('fragments=4;overlap=1'), blocks('resetSGDMomentum=false')], asa):
+            self.run_trainer(['configFile=run.cntk', f'Train=[SGD=[metrics=[jsonl=models/records];ParallelTrain=[{earlier}]]]'], 2)
+            before = self.saved()
+            for other in others:
+                with self.subTest(earlier=earlier, other=other):
+                    result = self.ends(['configFile=run.cntk', f'Train=[SGD=[maxEpochs=3;metrics=[jsonl=models/records];ParallelTrain=[{other}]]]'], 2, 2, '^fix: set ParallelTrain as it was')
+                    self.assertEqual(result.text.count('cannot go on from an earlier one: ParallelTrain does not fit the checkpoint: '), 1, str(result))
+                    self.assertEqual(self.saved() == before, True, 'files have changed')
+            for path in models.iterdir():
+                path.unlink()
 
     def test_checkpoints_that_fail(self):
         """Rank 0 cannot write while the others compute: a warning for each checkpoint, and after the third all ranks end together."""

@@ -194,8 +194,11 @@ class LaunchTest(LaunchedTest):
         failing.write_text(f'#!/bin/sh\nif [ ! -e {folder}/tried ]; then touch {folder}/tried; exit 137; fi\nexec {support.MPIEXEC} "$@"\n',
                            encoding='utf-8')
         failing.chmod(0o755)
+        exits = ['Train=[SGD=[ParallelTrain=[faultHook=[rank=1;firstStep=190;exit=true]]]]']
+        of_sgd = ['modelPath=elsewhere/model.dnn', 'Train=[SGD=[modelPath=models/model.dnn]]']
         for what, more, mpiexec in (('before it trains', [], ['--mpiexec', failing]),
-                                    ('while it trains', ['Train=[SGD=[ParallelTrain=[faultHook=[rank=1;firstStep=190;exit=true]]]]'], [])):
+                                    ('while it trains', exits, []),
+                                    ('while it trains, with modelPath in SGD', [*exits, *of_sgd], [])):
             with self.subTest(ends=what):
                 model.write_bytes(before)
                 result = self.launch(['-n', 2, '--restarts', 2, *mpiexec], [*words, *more]).wait()

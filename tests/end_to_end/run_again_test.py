@@ -41,6 +41,14 @@ class RunAgainTest(support.TrainerTest):
             with self.subTest(name=name):
                 self.longer_equals_whole(name, f'Train=[SGD=[ParallelTrain=[{settings}]]]', 'Train=[SGD=[keepCheckPointFiles=true]]', ranks=2)
 
+    def test_more_epochs_of_another_size(self):
+        text = self.train().text
+        for options, warned in (([], False), (['Train=[SGD=[epochSize=150]]'], True), (['Train=[SGD=[epochSize=150]]'], False)):
+            epochs = support.epochs(text)[-1]['epoch']
+            text = self.train(*options, f'Train=[SGD=[maxEpochs={epochs + 1}]]').text
+            found = re.findall(r'(?m)^Warning: the checkpoint was written with (\d+) samples per epoch, this run has (\d+): ', text)
+            self.assertEqual(found, [('200', '150')] if warned else [])
+
     def test_longer_run_that_is_interrupted(self):
         self.train('Train=[SGD=[maxEpochs=5]]', 'modelPath=whole/m', ranks=2)
         self.train(ranks=2)

@@ -2,6 +2,7 @@
 // What a restart uses after every kind of interruption and damage.
 #include "train/checkpoint.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -476,9 +477,10 @@ struct RankState {
     knows = rank == 3;
   }
   void archive(Archive& a) {
-    for (auto [name, v] :
-         {std::pair{sum_on_reshard_name("debt"), &residual}, {own_name("x"), &own}, {same_ranks_name("inner/x"), &same},
-          {inherited_name("debt"), &more}}) {
+    for (auto [name, v] : {std::pair{sum_on_reshard_name("debt"), &residual},
+                           {own_name("x"), &own},
+                           {same_ranks_name("inner/x"), &same},
+                           {inherited_name("debt"), &more}}) {
       const bool inherits = name.starts_with("inherited");
       if (a.loading() ? a.has(name) : !inherits)
         a(name, *v);
@@ -621,6 +623,21 @@ TEST(Writable, LeavesNothingBehindAndSaysWhatIsWrong) {
   EXPECT_NE(error_of([&] { check_writable(d / (std::string(300, 'x') + "/m"), 100); }).find("longer than 255"),
             std::string::npos);
   EXPECT_NE(error_of([&] { check_writable(d / "m", std::size_t{1} << 60); }).find("MB free"), std::string::npos);
+}
+
+TEST(Writable, LeavesNothingBehindWhereNothingFits) {
+  const Directory d;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ::setrlimit(RLIMIT_FSIZE, &none);
+  const std::string message = error_of([&] { check_writable(d / "m", 100); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignored);
+  EXPECT_NE(message.find("m.probe.tmp"), std::string::npos) << message;
+  EXPECT_TRUE(std::filesystem::is_empty(d / "."));
 }
 
 // Ranks of `trainer simulate` and runs of a sweep do: each checks the path of a separate training.

@@ -109,6 +109,39 @@ TEST(ModelFile, RankZeroReadsForAll) {
   });
 }
 
+// Of parameters that no criterion, evaluation or output needs, a network holds no values.
+TEST(ModelFile, KeepsValuesThatAreNotUsed) {
+  const Directory d;
+  SmallModel m;
+  const auto add = [&](const char* name, std::map<std::string, graph::Attribute> attributes) {
+    attributes["dims"] = std::vector<double>{2, 1};
+    m.graph.nodes.push_back({name, "LearnableParameter", {}, std::move(attributes), {}});
+    return &m.graph.nodes.back();
+  };
+  add("made", {{"init", std::string("fixedValue")}, {"value", 7.0}});
+  add("lost", {{"init", std::string("fromFile")}, {"initFromFilePath", d / "gone"}});
+  add("trained", {})->start = std::make_shared<std::vector<float>>(std::vector<float>{3, 4});
+  save_model(d / "m", m.view);
+  const auto of = [](const graph::Graph& g, const std::string& name) {
+    const auto& start = std::ranges::find(g.nodes, name, &graph::Node::name)->start;
+    return start ? *start : std::vector<float>();
+  };
+  for (const graph::Graph& g : {load_graph(d / "m"), load_trained(d / "m")}) {
+    EXPECT_EQ(of(g, "made"), (std::vector<float>{7, 7}));
+    EXPECT_EQ(of(g, "trained"), (std::vector<float>{3, 4}));
+    EXPECT_EQ(of(g, "lost"), std::vector<float>());
+  }
+  SmallModel again;
+  again.graph = load_graph(d / "m");
+  EXPECT_FALSE(of(again.graph, "trained").empty());
+  EXPECT_NO_THROW(load_values(d / "m", again.view));
+  save_model(d / "n", again.view);
+  EXPECT_EQ(of(load_trained(d / "n"), "trained"), (std::vector<float>{3, 4}));
+  std::ostringstream dumped;
+  dump_nodes(again.view, {"trained", "", true, false}, dumped);
+  EXPECT_EQ(dumped.str(), " 3\n 4\n");
+}
+
 TEST(DumpNodes, PrintsAsTheOriginalDoes) {
   SmallModel m;
   m.numbers = {1, 2, 3, 4, 5, 6, -12.3975687f, 0.1f};

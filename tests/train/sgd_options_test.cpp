@@ -94,6 +94,8 @@ TEST(SgdOptions, NormalizationTimeConstantsCountFromTheFirstThatIsNotZero) {
   EXPECT_EQ(r.problems, "");
   EXPECT_TRUE(r.notices.empty());
   EXPECT_TRUE(r.options.no_regularization_in_normalization);
+  EXPECT_TRUE(read("maxEpochs = 5\nlearningRatesPerMB = 0.1\ndisableWkInBatchNormal = true")
+                  .options.no_regularization_in_normalization);
   const auto constant = [&](std::size_t epoch) {
     return SgdOptions::once_set(r.options.normalization_time_constant, epoch);
   };

@@ -285,9 +285,7 @@ void BlockExchange::archive_common(Archive& a) {
   rule_->archive(a);
   bool streams = stream_ != nullptr;
   a("streams", streams);
-  if (streams && !stream_)
-    throw Error(
-        "the checkpoint was written with fragments or overlap, this run has none; go on with the settings of then");
+  if (streams && !stream_) throw Error("it was written with fragments or overlap, this run has none");
   if (streams) stream_->archive_common(a);
 }
 

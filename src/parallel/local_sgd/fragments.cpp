@@ -159,10 +159,8 @@ void FragmentStream::archive_common(Archive& a) {
   a("fragments", n);
   a("fragment under way", in_flight_);
   if (n != static_cast<std::int64_t>(fragments_.size()) || (in_flight_ != kNone && offered_.size() == 0))
-    throw Error(
-        fmt::format("the checkpoint was written with {} fragments{}, this run has {} and an overlap of {}; go on "
-                    "with the settings of then",
-                    n, in_flight_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
+    throw Error(fmt::format("it was written with {} fragments{}, this run has {} and an overlap of {}", n,
+                            in_flight_ != kNone ? " and an overlap" : "", fragments_.size(), settings_.overlap));
   a("position in block", position_);
   a("next fragment", next_);
   a("minibatches under way", waited_);
