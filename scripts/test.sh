@@ -60,7 +60,8 @@ case $sanitizer in
   none)
     build="build"
     configure $build --buildtype=release
-    slower=(--timeout-multiplier 2)  # the machine may have other work
+    # Twice as many tests as cores: ranks that start and end mostly wait. The machine may have other work.
+    slower=(--timeout-multiplier 3 --num-processes $((2 * $(nproc))))
     ;;
 esac
 
