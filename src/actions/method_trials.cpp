@@ -183,7 +183,7 @@ Action make_training(const std::vector<std::string>& words, const std::string& d
 }
 
 Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std::int64_t steps) {
-  const std::size_t before = allocated_memory();
+  const auto before = static_cast<double>(allocated_memory());
   const Action action = make_training(words_, directory_, command_, ranks, place_, parallel);
   const TrialRun trial = action.try_steps(std::min(kWarmUp, steps), steps);
   weights_ = trial.weights, minibatch_ = trial.minibatch, epoch_samples_ = trial.epoch_samples;
@@ -193,7 +193,7 @@ Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std
   m.computing = largest_of_ranks(ranks, trial.times.total - trial.times.exchange.wait);
   m.bytes = largest_of_ranks(ranks, static_cast<double>(trial.times.exchange.bytes_sent));
   m.exchanges = largest_of_ranks(ranks, static_cast<double>(trial.times.exchange.exchanges));
-  m.memory = largest_of_ranks(ranks, static_cast<double>(allocated_memory() - before));
+  m.memory = largest_of_ranks(ranks, static_cast<double>(allocated_memory()) - before);
   return m;
 }
 

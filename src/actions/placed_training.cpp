@@ -15,8 +15,12 @@
 namespace tutti::actions {
 namespace {
 
-// Whether gradients of divided layers come before those of the others. Between groups both are late.
-bool divided_first(const ParallelTrainOptions& p) { return (p.groups.any() ? p.inside() : p).delayed(); }
+// Whether the norm of all gradients would be of two minibatches: those of divided layers come before those of the
+// others. Between groups both are late.
+bool clips_too_early(const Training& t) {
+  const ParallelTrainOptions& p = t.sgd.parallel;
+  return std::isfinite(t.sgd.optimizer.global_norm_per_sample) && (p.groups.any() ? p.inside() : p).delayed();
+}
 
 bool shards_optimizer(const Training& t) { return t.sgd.shard_optimizer && t.world->size() > 1; }
 
@@ -33,6 +37,7 @@ StepOfLayers step_of_layers(const Training& t) {
   if (const auto* o = std::get_if<AsaOptions>(&method)) step.bits = o->bits.codec().bits;
   step.state = t.sgd.optimizer.momentum ? 1 : 0;
   step.single = !p.delayed();
+  step.shard = !clips_too_early(t);
   return step;
 }
 
@@ -76,12 +81,11 @@ void place_layers(const ActionContext& context, Training& t, const graph::Graph&
     context.problem(context.command.block("SGD").block("ModelParallel").where(),
                     "ModelParallel: a layer on a single rank does not go with gradients that come one minibatch late",
                     "shard or replicate, or useBufferedAsyncGradientAggregation = false");
-  if (std::isfinite(t.sgd.optimizer.global_norm_per_sample) && divided_first(t.sgd.parallel) &&
-      !options.model_parallel.layers.empty())
+  if (clips_too_early(t) && !options.model_parallel.layers.empty())
     context.problem(context.command.block("SGD").value("clippingGlobalNormPerSample").where,
                     "clippingGlobalNormPerSample needs all gradients of a minibatch at once; with ModelParallel and "
                     "useBufferedAsyncGradientAggregation those of divided layers come one minibatch earlier",
-                    "useBufferedAsyncGradientAggregation = false, or clippingThresholdPerSample");
+                    "useBufferedAsyncGradientAggregation = false, dense = replicate, or clippingThresholdPerSample");
   t.placement = placement_table(layers, step);
 }
 

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "actions/evaluation_network.h"
 #include "actions/model_commands.h"
 #include "actions/predict_input.h"
 #include "actions/predict_output.h"
@@ -87,6 +88,7 @@ class Predictor {
     network_.bind(input.reader->streams());
     const std::int64_t minibatch = whole_number(words_, "--minibatch", 1, style_.files ? 32 : 256);
     network_.plan_evaluation(minibatch, names);
+    warn_of_missing_statistics(network_, names);
     input.reader->start_epoch({.minibatch = minibatch});
     while (const Batch* batch = input.reader->next()) write(network_.forward(*batch).at(0), input.files);
     return finish();

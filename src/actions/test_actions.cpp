@@ -206,6 +206,9 @@ void compare_models(const ActionContext& context, const CvOptions& options, Read
   for (const auto& path : models_to_compare(options)) {
     if (!best.empty()) std::this_thread::sleep_for(std::chrono::seconds(options.sleep_time));
     const auto network = evaluation_network(context, path, options.eval_node_names);
+    // The model before the first epoch never has any.
+    if (path != numbered_model_name(options.model_path, 0))
+      warn_of_missing_statistics(*network, options.eval_node_names);
     const auto run = evaluate_model(*network, reader, context, options);
     const auto names = network->evaluations();
     best.resize(names.size()), largest.resize(names.size());

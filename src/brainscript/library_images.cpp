@@ -36,13 +36,23 @@ MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lo
   new ComputationNode { inputs = unpoolInput : poolInput; poolingType = 'max' }
 ROIPooling (input, ROIs, shape, spatialScale=None, tag='') =  ## the largest value of each cell of regions of an image
   new ComputationNode { inputs = input : ROIs }
-# The node itself counts its samples, so runCount has no effect. In CNTK 1, spatial is the sixth argument.
+# The node itself counts its samples, so runCount has no effect. In CNTK 1 there is none: the arguments by position from
+# spatial on stand one place earlier, so a true or false there is spatial, and a number behind it is the first time
+# constant. Blends count samples, so what is less than 1 is epsilon.
 BatchNormalization (input, scale, bias, runMean, runVariance, runCount=None, spatial=false, normalizationTimeConstant=0,
                     blendTimeConstant=0, epsilon=0.00001, useCntkEngine=true, disableRegularization=false,
                     imageLayout='CHW', synchronized=false, tag='') =  ## normalises by mean and variance of the minibatch
-  _BatchNormalization (input, scale, bias, runMean, runVariance, if IsBool (runCount) then spatial || runCount else spatial,
-                       normalizationTimeConstant, blendTimeConstant, epsilon, useCntkEngine, disableRegularization,
-                       imageLayout, synchronized, tag)
+  if !IsBool (runCount)
+  then _BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant, blendTimeConstant,
+                            epsilon, useCntkEngine, disableRegularization, imageLayout, synchronized, tag)
+  else if IsBool (spatial)
+  then _BatchNormalization (input, scale, bias, runMean, runVariance, spatial || runCount, normalizationTimeConstant,
+                            blendTimeConstant, epsilon, useCntkEngine, disableRegularization, imageLayout, synchronized, tag)
+  else _BatchNormalization (input, scale, bias, runMean, runVariance, runCount, spatial,
+                            if blendTimeConstant < 1 then normalizationTimeConstant else blendTimeConstant,
+                            if IsBool (epsilon) || 0 < blendTimeConstant && blendTimeConstant < 1 then blendTimeConstant else epsilon,
+                            if IsBool (epsilon) then epsilon else useCntkEngine,
+                            disableRegularization, imageLayout, synchronized, tag)
 _BatchNormalization (input, scale, bias, runMean, runVariance, spatial, normalizationTimeConstant, blendTimeConstant,
                      epsilon, useCntkEngine, disableRegularization, imageLayout, synchronized, tag) =
   new ComputationNode { operation = 'BatchNormalization'; inputs = input : scale : bias : runMean : runVariance }

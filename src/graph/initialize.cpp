@@ -123,10 +123,19 @@ void fill_bilinear(const Node& node, const Shape& shape, std::span<float> values
                       fmt::format("parameter '{}' {}: init = 'bilinear' needs square kernels on the first two axes",
                                   node.name, to_string(shape)),
                       "give a square filter such as (4:4); initFilterRank is 2 or left out");
+  const std::size_t area = width * width, channels = shape.rank() > 2 ? shape[2] : 1;
+  if (values.size() != area * channels * channels)
+    throw ConfigError(
+        node.where,
+        fmt::format("parameter '{}' {}: init = 'bilinear' needs as many channels in as out, each of which "
+                    "is interpolated by itself",
+                    node.name, to_string(shape)),
+        "the same number of channels on both sides, or another init");
   const auto factor = static_cast<float>((width + 1) / 2);
   const float center = static_cast<float>(width - 1) / 2;
   const auto weight = [&](std::size_t i) { return 1 - std::abs(static_cast<float>(i) - center) / factor; };
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = weight(i % width) * weight(i / width % width);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = i / area % channels == i / area / channels ? weight(i % width) * weight(i / width % width) : 0;
 }
 
 // Makes the vectors, which stand one after the other, of length 1 and at right angles.

@@ -77,8 +77,9 @@ class LogReading {
 
   void line(const std::string& text) {
     static const Pattern epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
+    // Behind the tags of mpiexec, if any, but not behind the words that introduce a trial.
     static const Pattern step(
-        R"(^ Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)(?:, *([0-9.]+)%)?[^\]]*\]: (.*))");
+        R"((?:^|[^A-Za-z:]|[^A-Za-z]:) Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)(?:, *([0-9.]+)%)?[^\]]*\]: (.*))");
     if (text.find("Epoch[") == text.npos) return other(text);
     if (const auto m = epoch.search(text)) return finished(*m);
     if (const auto m = step.search(text)) {

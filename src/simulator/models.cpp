@@ -17,7 +17,7 @@ namespace {
 constexpr int served_exchanges(int ranks) { return ranks > 64 ? 2 : 4; }
 constexpr int kFillingSteps = 10, kSteps = 10;  // the first ones fill the pipeline
 
-double steps_of(const Workload& w) { return std::max(1.0, std::floor(w.epoch / w.minibatch)); }
+double steps_of(const Workload& w) { return std::max(1.0, std::ceil(w.epoch / w.minibatch)); }
 
 // Where all ranks meet, those with a sample more than others decide.
 double largest_share(const Workload& w, const Cluster& c) { return std::ceil(w.minibatch / c.ranks); }

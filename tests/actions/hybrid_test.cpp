@@ -300,6 +300,13 @@ TEST_F(Hybrid, AutoChoosesNoSingleRankWithLateGradients) {
   step.single = false;
   choose_placements(layers, step, link);
   EXPECT_EQ(layers[0].placement, Placement::replicate);
+
+  layers[0].layer.out = 4000;
+  choose_placements(layers, step, link);
+  EXPECT_EQ(layers[0].placement, Placement::shard);
+  step.shard = false;
+  choose_placements(layers, step, link);
+  EXPECT_EQ(layers[0].placement, Placement::replicate);
 }
 
 }  // namespace

@@ -254,12 +254,13 @@ TEST(ImageOperations, PoolingRoundsUpAndCountsPadding) {
 }
 
 TEST(ImageLayers, BilinearUpsampling) {
-  const Built b = build("{ x = Input {2:2:1}; y = BilinearUpsamplingLayer {1, 4, 2} (x); outputNodes = (y) }");
+  const Built b = build("{ x = Input {2:2:2}; y = BilinearUpsamplingLayer {2, 4, 2} (x); outputNodes = (y) }");
   ASSERT_EQ(b.errors, "");
   EXPECT_EQ(num(b["y.W"], "learningRateMultiplier"), 0);
-  const auto y = values_of(b, "x", {4, 4, 4, 4});
-  ASSERT_EQ(y.size(), 36u);
+  const auto y = values_of(b, "x", {4, 4, 4, 4, 8, 8, 8, 8});
+  ASSERT_EQ(y.size(), 72u);
   EXPECT_THAT(std::vector<float>(y.begin() + 12, y.begin() + 18), ElementsAre(1, 3, 4, 4, 3, 1));
+  EXPECT_THAT(std::vector<float>(y.begin() + 48, y.begin() + 54), ElementsAre(2, 6, 8, 8, 6, 2));
 }
 
 TEST(ImageOperations, NormalizationsOfBothVersions) {
@@ -267,10 +268,29 @@ TEST(ImageOperations, NormalizationsOfBothVersions) {
       build(R"({ x = Input {3}; P = ParameterTensor {3}; n = ParameterTensor {1, initValue=0, learningRateMultiplier=0}
     a = BatchNormalization (x, P, P, P, P); c = BatchNormalization (x, P, P, P, P, n, spatial=true)
     d = BatchNormalization (x, P, P, P, P, runCount=n, disableRegularization=true); e = BatchNormalization (x, P, P, P, P, true)
+    f = BatchNormalization (x, P, P, P, P, false, 10, 0, 0.001); g = BatchNormalization (x, P, P, P, P, true, 10, 20, 0.001, false)
+    h = BatchNormalization (x, P, P, P, P, true, blendTimeConstant=30, epsilon=0.01); i = BatchNormalization (x, P, P, P, P, true, 10, epsilon=0.01)
     l = BatchNormalizationLayer {disableRegularization=true} (x); s = CNTK2.BatchNormalization (x, P, P, P, P, n, true) })");
   ASSERT_EQ(b.errors, "");
-  for (const auto& [name, spatial] : {std::pair("a", false), {"c", true}, {"d", false}, {"e", true}, {"s", true}})
+  for (const auto& [name, spatial] : {std::pair("a", false),
+                                      {"c", true},
+                                      {"d", false},
+                                      {"e", true},
+                                      {"s", true},
+                                      {"f", false},
+                                      {"g", true},
+                                      {"h", true},
+                                      {"i", true}})
     EXPECT_EQ(yes(b[name], "spatial"), spatial) << name;
+  const auto constants = [&](const char* name) {
+    return std::vector<double>{num(b[name], "normalizationTimeConstant"), num(b[name], "blendTimeConstant"),
+                               num(b[name], "epsilon")};
+  };
+  EXPECT_THAT(constants("f"), ElementsAre(10, 0, 0.001));
+  EXPECT_THAT(constants("g"), ElementsAre(10, 20, 0.001));
+  EXPECT_THAT(constants("h"), ElementsAre(0, 30, 0.01));
+  EXPECT_THAT(constants("i"), ElementsAre(10, 0, 0.01));
+  EXPECT_FALSE(yes(b["g"], "useCntkEngine"));
   EXPECT_EQ(b["c"].inputs.size(), 5u);
   EXPECT_FALSE(yes(b["a"], "disableRegularization"));
   EXPECT_TRUE(yes(b["d"], "disableRegularization"));
@@ -290,9 +310,8 @@ TEST(ImageOperations, WrongArgumentsAreNamed) {
   EXPECT_THAT(build("{ x = Input {8:8:3}; c = ConvolutionalLayer {2, (3:3), dilation=(1:2)} (x) }").errors,
               HasSubstr("dilation is not part of this version"));
   EXPECT_EQ(build("{ x = Input {8:8:3}; c = ConvolutionalLayer {2, (3:3), dilation=(1:1)} (x) }").errors, "");
-  for (const char* name : {"BatchNormalization", "CNTK2.BatchNormalization"})
-    EXPECT_THAT(build("{ x = Input {3}; n = " + std::string(name) + " (x, 1, 1, 1, 1, true, 5000) }").errors,
-                HasSubstr("'||' does not go with the number 5000"));
+  EXPECT_THAT(build("{ x = Input {3}; n = CNTK2.BatchNormalization (x, 1, 1, 1, 1, true, 5000) }").errors,
+              HasSubstr("'||' does not go with the number 5000"));
   EXPECT_THAT(build("{ x = Input {8:8:3}; p = Pooling (x, 'max', (2:2), autoPadding=1) }").errors,
               HasSubstr("'autoPadding' of Pooling 'p' must be true or false"));
   EXPECT_THAT(build("{ x = Input {8:8:3}; p = MaxPoolingLayer {(2.5:2)} (x) }").errors,

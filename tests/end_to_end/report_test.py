@@ -347,6 +347,15 @@ class ReportTest(support.TrainerTest):
         self.assertEqual([len(c) for c in self.page().figures['Throughput']], [2])
         self.assertIn(': 10 k samples/s</title>', (self.directory / 'report.html').read_text(encoding='utf-8'))
 
+    def test_a_log_with_the_tags_of_mpiexec(self):
+        self.write('run.log', CNTK_LOG)
+        self.write('tagged.log', ''.join(f'[1,0]<stderr>:{line}\n' for line in CNTK_LOG.splitlines()))
+        charts = []
+        for log in ('run.log', 'tagged.log'):
+            self.report(log)
+            charts.append(self.page().figures)
+        self.assertEqual(*charts)
+
     def test_epochs_that_are_undone(self):
         self.write('run.log', CNTK_LOG + 'Loading (rolling back to) previous model with best training-criterion value: m/net.dnn.1.\n')
         self.report('run.log')

@@ -99,10 +99,12 @@ TEST(Initialize, GivenValues) {
 }
 
 TEST(Initialize, BilinearKernelsInterpolate) {
-  const auto four = made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{4, 4, 1, 2}});
-  ASSERT_EQ(four.size(), 32u);
+  const auto four = made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{4, 4, 2, 2}});
+  ASSERT_EQ(four.size(), 64u);
   const std::vector<float> line = {0.25f, 0.75f, 0.75f, 0.25f};
-  for (std::size_t i = 0; i < four.size(); ++i) EXPECT_EQ(four[i], line[i % 4] * line[i / 4 % 4]) << i;
+  for (std::size_t i = 0; i < four.size(); ++i)  // each channel by itself
+    EXPECT_EQ(four[i], i / 16 == 0 || i / 16 == 3 ? line[i % 4] * line[i / 4 % 4] : 0) << i;
+  EXPECT_THROW(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{4, 4, 1, 2}}), ConfigError);
   EXPECT_EQ(made({{"init", std::string("bilinear")}}, {{3, 3}})[4], 1.0f);
   EXPECT_THROW(made({{"init", std::string("bilinear")}, {"initFilterRank", 2.0}}, {{3, 4, 1}}), ConfigError);
 }

@@ -150,7 +150,7 @@ void choose_placements(std::vector<PlacedLayer>& layers, const StepOfLayers& ste
     if (layers[i].chosen) open.push_back(i);
   const auto allowed = [&](std::size_t i, Placement p) {
     if (p == Placement::single) return step.single;
-    return p != Placement::shard || layers[i].layer.out >= static_cast<std::size_t>(step.ranks);
+    return p != Placement::shard || (step.shard && layers[i].layer.out >= static_cast<std::size_t>(step.ranks));
   };
   const auto seconds = [&] { return step_seconds(layer_costs(layers, step), step, link, layers); };
   constexpr std::size_t few = 7;

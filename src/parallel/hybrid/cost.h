@@ -23,10 +23,10 @@ LinkSpeed measure_link(Communicator&);
 // A step, as far as it decides.
 struct StepOfLayers {
   int ranks = 1;
-  double samples = 1;  // of all ranks
-  double bits = 32;    // of a gradient value between ranks
-  int state = 1;       // values of optimizer state per weight
-  bool single = true;  // `single` may be chosen
+  double samples = 1;                // of all ranks
+  double bits = 32;                  // of a gradient value between ranks
+  int state = 1;                     // values of optimizer state per weight
+  bool shard = true, single = true;  // may be chosen
 };
 
 struct LayerCost {
