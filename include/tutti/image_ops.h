@@ -128,11 +128,12 @@ struct ResponseNormalization {
 };
 
 // Max pooling of regions (ROI pooling). The image is [width, height, channels]; regions are [4, number]: x, y, width,
-// height as fractions of the image, or with `scale` x1, y1, x2, y2, the first and the last pixel in a picture that is
-// 1 / scale times as large. The result is [out_width, out_height, channels, number]. `work` is as large as the result.
+// height as fractions of the image, or with `scale` x1, y1, x2, y2, the first and the last pixel of the original image,
+// which is 1 / scale times as large. The result is [out_width, out_height, channels, number]. `work` is as large as the
+// result.
 struct RegionPooling {
   std::size_t columns = 0, width = 1, height = 1, channels = 1, regions = 1, out_width = 1, out_height = 1;
-  double scale = 0;  // 0: relative regions
+  double scale = 0;  // 0: regions are fractions of the image
 };
 
 class ImageOps {

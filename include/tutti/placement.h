@@ -29,7 +29,7 @@ const char* to_string(Placement);
 struct ModelParallel {
   Communicator* ranks = nullptr;            // null or of size 1: every layer is replicated
   std::map<std::string, Placement> layers;  // by the name of the layer's weight; others are replicated
-  // With groups, each of which divides its layers: adds up over the ranks with the same parts, one of each group.
+  // With groups, each of which divides its layers: sums over the ranks, one per group, that hold the same parts.
   std::function<void(std::span<double>)> sum_over_same_parts = {};
   bool in_parts = false;  // shares larger than planned are computed in parts, as many on every rank
 };

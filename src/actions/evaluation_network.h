@@ -42,7 +42,7 @@ std::function<graph::Graph(const std::string&)> model_loader(const ActionContext
 std::unique_ptr<Network> evaluation_network(const ActionContext&, const std::string& model_path,
                                             const std::vector<std::string>& nodes);
 
-// Warns of batch normalisations without statistics that the nodes are computed from; default as above.
+// Warns if the nodes depend on batch normalisations without running statistics; which nodes by default, see above.
 void warn_of_missing_statistics(Network&, const std::vector<std::string>& nodes);
 
 // Checks of node names in settings (evalNodeNames, outputNodeNames, nodeName, ...) before anything runs.

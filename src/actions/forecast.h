@@ -41,7 +41,7 @@ void forecast_steps(Forecast&, const Measured&, const LinkFigures&);
 // Of one that exchanges every `period` steps: from a trial with an exchange only at the end, and one after every step.
 void forecast_blocks(Forecast&, const Measured& never, const Measured& always, double period);
 // The mean steps between two exchanges in an epoch of so many samples. A block of `samples` ends with a minibatch, and
-// there is one more exchange at the end of the epoch. With `steps` in place of samples there is one if steps are left.
+// there is one more exchange at the end of the epoch. With `steps` in place of samples only if steps are left.
 double mean_period(std::int64_t epoch, std::int64_t minibatch, std::int64_t samples, std::int64_t steps);
 // The same method measured once more. The faster trial counts, of each kind: a disturbed one only takes longer.
 void take_faster(Forecast&, const Forecast& again);

@@ -123,7 +123,7 @@ struct Run {
   // Sums over the ranks, one of each group, that have the same parts of divided layers; null without groups.
   const std::function<void(std::span<double>)>* sum_over_groups = nullptr;
   // With layers that several ranks compute together: the ranks; by dynamic axis, the first column of each rank among
-  // those of all ranks, and their number; what to call when a kernel has made the columns of an axis; and what was
+  // those of all ranks, and their number; what to call after a kernel has made the columns of an axis; and what was
   // exchanged.
   Communicator* ranks = nullptr;
   std::vector<std::vector<std::size_t>> first_of_rank;

@@ -37,7 +37,7 @@ struct RunData {
   std::vector<Result> results;  // the criterion first
   Points samples_per_second, learning_rate;
   std::vector<RankData> ranks;
-  std::size_t all_ranks = 0;  // ranks of the run as its log tells; 0 = not known
+  std::size_t all_ranks = 0;  // ranks of the run according to its log; 0 = not known
   int epochs = 0;             // that the run is to train
   Points seconds, samples;    // of each epoch that the file has; samples: in those seconds, NaN = not known
   bool finished = false;

@@ -19,7 +19,8 @@ enum class Start { fresh, resumed, finished };
 Start resume(Training&);
 // Starts the methods of the run with equal weights on all ranks; again after a roll-back. Collective.
 void start_method(Training&);
-// Loads the method's part of that state, after the method has started, and takes the metrics back there. Collective.
+// Loads the method's part of that state, after the method has started, and rewinds the metrics to that point.
+// Collective.
 void restore_method(Training&);
 
 // A copy in memory of all state that a training run changes, to restore it. Use between epochs, or between the last
@@ -50,7 +51,7 @@ std::int64_t next_checkpoint(const Training&);
 void checkpoint(Training&);
 // Bytes that rank 0 allocates for the copy of model and state that is written in the background.
 std::uint64_t checkpoint_memory(const Training&);
-// Call when the run has started, and nothing in the files of an earlier one can refuse it any more. Before that, these
+// Call when the run has started, and nothing in the files of an earlier one can refuse it any more. Until then these
 // stay as they are: here a final model gets the name of its epoch, older models are removed, and Training::begins is
 // called. Prepares the memory for checkpoints, in the background, so that the first one takes no longer than others.
 // Collective.

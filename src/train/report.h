@@ -123,7 +123,7 @@ class Report {
   std::int64_t interval_begin_ = 0;  // the minibatch after which the current interval began
   // Samples over all ranks: since begin_epoch (for the rate of the progress line), and of the epoch.
   std::int64_t samples_here_ = 0, samples_done_ = 0;
-  std::int64_t samples_of_interval_ = 0;  // over all ranks, while since_ may be of this rank
+  std::int64_t samples_of_interval_ = 0;  // over all ranks, whereas since_ may be of this rank alone
   StepMetrics epoch_, since_;
   EpochTimes interval_times_;  // when the current interval began
   Metrics* metrics_ = nullptr;

@@ -26,7 +26,7 @@ struct StepOfLayers {
   double samples = 1;                // of all ranks
   double bits = 32;                  // of a gradient value between ranks
   int state = 1;                     // values of optimizer state per weight
-  bool shard = true, single = true;  // may be chosen
+  bool shard = true, single = true;  // whether these may be chosen
 };
 
 struct LayerCost {

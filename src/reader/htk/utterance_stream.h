@@ -29,7 +29,7 @@ class UtteranceStream {
   }
   // Whether a fault was counted for this utterance when it was read.
   virtual bool dropped(std::string_view key) const { return dropped_.contains(key); }
-  // The names of such utterances.
+  // How many names such utterances have.
   std::size_t dropped_names() const { return dropped_.size(); }
   // Its single frame is used for each frame of the utterance that it is joined with.
   virtual bool expands() const { return false; }
