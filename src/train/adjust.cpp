@@ -266,12 +266,11 @@ bool bears_nan(const Training& t) {
   return o.method == Method::after_epoch && o.load_best_model && !listed(t);
 }
 
-Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings) {
+Verdict judge_epoch(Training& t, const ControlCriterion& control, const EpochSettings& settings) {
   const AutoAdjustOptions& o = options(t);
   AdjustState& a = t.adjust;
   const double rate = settings.learning_rate / t.rate_factor;  // current_settings() multiplies with it again
-  const std::int64_t samples = t.report->epoch_metrics().samples;
-  if (samples == 0 && t.progress.samples_in_epoch == 0)
+  if (control.samples == 0 && t.progress.samples_in_epoch == 0)
     log::warning(
         fmt::format("epoch {} had no samples: the sequence before it is longer than epochSize = {}, and a sequence "
                     "belongs to the epoch in which it begins. fix: a larger epochSize",
@@ -285,10 +284,7 @@ Verdict judge_epoch(Training& t, double criterion, const EpochSettings& settings
       static_cast<std::size_t>(t.progress.epoch) + 1 >= t.sgd.listed_learning_rates())
     a.learning_rate = rate;
 
-  // Sums differ in the last digit, because a rank adds its own part first.
-  double results[] = {criterion, static_cast<double>(samples)};
-  t.world->broadcast(0, std::as_writable_bytes(std::span(results)));
-  if (results[1] > 0) a.criterion_sum += results[0], ++a.criteria;  // an epoch without samples has no criterion
+  if (control.samples > 0) a.criterion_sum += control.value, ++a.criteria;
   const std::int64_t epoch = t.progress.epoch;
   if (a.criteria == 0 || epoch % o.interval + 1 != o.interval) return {};
   const double average = a.criterion_sum / static_cast<double>(a.criteria), previous = a.previous_criterion;

@@ -11,6 +11,7 @@
 
 namespace tutti {
 
+struct ControlCriterion;
 struct Training;
 
 // What earlier epochs have led to. Saved in checkpoints.
@@ -49,8 +50,8 @@ bool bears_nan(const Training&);
 struct Verdict {
   bool rolled_back = false, ends = false;
 };
-// After epoch progress.epoch (not counted yet): adjusts by `criterion`; rank 0 decides. After a roll-back, the earlier
+// After epoch progress.epoch (not counted yet): adjusts by the criterion. After a roll-back, the earlier
 // model is loaded and progress is set to it. Collective.
-Verdict judge_epoch(Training&, double criterion, const EpochSettings&);
+Verdict judge_epoch(Training&, const ControlCriterion&, const EpochSettings&);
 
 }  // namespace tutti

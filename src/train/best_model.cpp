@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <span>
-
 #include "train/training.h"
 #include "tutti/log.h"
 
@@ -22,10 +20,8 @@ std::string best_model_name(const std::string& model_path) { return model_path +
 bool judge_patience(Training& t, const ControlCriterion& control) {
   if (!t.sgd.keep_best && t.sgd.patience == 0) return false;
   BestModel& best = t.best;
-  double results[] = {control.value, static_cast<double>(t.report->epoch_metrics().samples)};
-  t.world->broadcast(0, std::as_writable_bytes(std::span(results)));
-  const auto [value, samples] = results;
-  if (samples == 0) return false;  // nothing was trained
+  if (control.samples == 0) return false;
+  const double value = control.value;
   const std::int64_t epoch = t.progress.epoch + 1;
   if (value < best.value) {
     const std::string before =

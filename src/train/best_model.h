@@ -24,14 +24,15 @@ struct BestModel {
 
 std::string best_model_name(const std::string& model_path);  // "m.best"
 
-// What an epoch is judged by, smaller is better.
+// What an epoch is judged by, smaller is better. The same on all ranks.
 struct ControlCriterion {
   double value = 0;
-  std::string name;  // "ce on the validation data"
+  std::int64_t samples = 0;  // that the epoch has trained; without any there is nothing to judge
+  std::string name;          // "ce on the validation data"
 };
 
 // After epoch progress.epoch (not counted yet). Says in the log what it decides and why. Returns whether the training
-// ends. Rank 0 decides for all. Collective.
+// ends.
 bool judge_patience(Training&, const ControlCriterion&);
 
 }  // namespace tutti

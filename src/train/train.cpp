@@ -171,6 +171,7 @@ std::optional<Phase> next_phase(Training& t, const EpochRun& run, const Phase* l
 }
 
 // What decides on rates and on the end: the criterion or the first evaluation, on the validation data if there are any.
+// Collective.
 ControlCriterion control_criterion(const Training& t, const std::vector<StepMetrics::Evaluation>& validation) {
   const AutoAdjustOptions o = t.sgd.auto_adjust.value_or(AutoAdjustOptions{});
   const StepMetrics& training = t.report->epoch_metrics();
@@ -180,9 +181,12 @@ ControlCriterion control_criterion(const Training& t, const std::vector<StepMetr
   if (evaluation) value = training.evaluations[0];
   if (validates) value = validation[evaluation && validation.size() > 1 ? 1 : 0];
   const NodeResult node = evaluation ? t.network->evaluations()[0] : t.network->criterion();
-  const double result = value.sum / value.count;
   const bool rises = larger_is_better(node);
-  return {rises ? 1 - result : result,
+  // Sums differ in the last digit, because a rank adds its own part first: those of rank 0 count.
+  double results[] = {value.sum / value.count, static_cast<double>(training.samples)};
+  t.world->broadcast(0, std::as_writable_bytes(std::span(results)));
+  const auto [result, samples] = results;
+  return {rises ? 1 - result : result, static_cast<std::int64_t>(samples),
           fmt::format("{}{}{}", rises ? "1 - " : "", node.name, validates ? " on the validation data" : "")};
 }
 
@@ -246,7 +250,7 @@ bool finish_epoch(Training& t, const EpochRun& run) {
   const auto validation = validate(t, run.settings.minibatch);
   const ControlCriterion control = control_criterion(t, validation);
   const bool ends = judge_patience(t, control);
-  const Verdict verdict = judge_epoch(t, control.value, run.settings);
+  const Verdict verdict = judge_epoch(t, control, run.settings);
   if (!verdict.rolled_back) ++t.progress.epoch, t.progress.samples_before += t.samples_per_epoch;
   if (ends || verdict.ends) {
     save_final_model(t);
