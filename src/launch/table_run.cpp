@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/host.h"
 #include "launch/process.h"
 #include "tutti/error.h"
 
@@ -25,13 +26,6 @@ void refuse_unwritable(const std::string& path) {
     throw Error(fmt::format("launch: '{}' cannot be written: {}\nfix: --json with a file in a folder that exists", path,
                             std::strerror(errno)));
   if (!existed) std::filesystem::remove(path, ignored);
-}
-
-void write_table(const std::string& path, const std::string& lines) {
-  std::ofstream out(path);
-  out << lines;
-  out.close();
-  if (!out) throw Error(fmt::format("launch: '{}' cannot be written: {}", path, std::strerror(errno)));
 }
 
 }  // namespace
@@ -55,7 +49,7 @@ int run_for_table(const MpiexecLine& line, std::string_view event, const std::st
   if (code != 0)
     for (const std::string& text : said) std::fputs(text.c_str(), stderr);
   else if (!json.empty())
-    write_table(json, table);
+    write_file(json, [&](std::ostream& out) { out << table; });
   return code;
 }
 
