@@ -289,7 +289,7 @@ Parallel (arrayOfFunctions, combineFunction) = {  ## applies functions to the sa
   branches = if IsArray (arrayOfFunctions) then arrayOfFunctions << 0 else [| arrayOfFunctions |]
   apply (x) = combineFunction (array[0..Length (branches)-1] (i => branches[i] (x)))
 }.apply
-MergeBinary (arrayOfFunctions, combineFunction) =  ## applies two functions, each to an input of its own, and joins their results
+MergeBinary (arrayOfFunctions, combineFunction) =  ## applies each of two functions to its own input, and joins the results
   if Length (arrayOfFunctions) != 2 then Fail ("MergeBinary joins two functions: (f : g)")
   else {
     branches = arrayOfFunctions << 0

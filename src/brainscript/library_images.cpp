@@ -36,9 +36,9 @@ MaxUnpooling (unpoolInput, poolInput, kernelDims, stride=1, autoPadding=true, lo
   new ComputationNode { inputs = unpoolInput : poolInput; poolingType = 'max' }
 ROIPooling (input, ROIs, shape, spatialScale=None, tag='') =  ## the largest value of each cell of regions of an image
   new ComputationNode { inputs = input : ROIs }
-# The node itself counts its samples, so runCount has no effect. In CNTK 1 there is none: the arguments by position from
-# spatial on stand one place earlier, so a true or false there is spatial, and a number behind it is the first time
-# constant. Blends count samples, so what is less than 1 is epsilon.
+# The node itself counts its samples, so runCount has no effect. CNTK 1 has no runCount: its sixth argument is spatial,
+# true or false, and those that follow come one place earlier, too. A blend time constant counts samples, so a number
+# below 1 in its place is epsilon.
 BatchNormalization (input, scale, bias, runMean, runVariance, runCount=None, spatial=false, normalizationTimeConstant=0,
                     blendTimeConstant=0, epsilon=0.00001, useCntkEngine=true, disableRegularization=false,
                     imageLayout='CHW', synchronized=false, tag='') =  ## normalises by mean and variance of the minibatch

@@ -77,7 +77,7 @@ class LogReading {
 
   void line(const std::string& text) {
     static const Pattern epoch(R"(Finished Epoch\[ *([0-9]+) of ([0-9]+)\]: \[(Training|Validate)\] (.*))");
-    // Behind the tags of mpiexec, if any, but not behind the words that introduce a trial.
+    // The tags of mpiexec may come first. The name of a search may not: its trials are no minibatches of the run.
     static const Pattern step(
         R"((?:^|[^A-Za-z:]|[^A-Za-z]:) Epoch\[ *([0-9]+) of [0-9]+\]-Minibatch\[ *[0-9]+- *([0-9]+)(?:, *([0-9.]+)%)?[^\]]*\]: (.*))");
     if (text.find("Epoch[") == text.npos) return other(text);

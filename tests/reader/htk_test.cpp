@@ -390,7 +390,7 @@ TEST(Htk, Deserializers) {
     EXPECT_EQ(copy(batch->streams[0].dense), (std::vector<float>{1, 2, 3, 4, 5}));
     EXPECT_EQ(copy(batch->streams[1].indices), (std::vector<std::int32_t>{0, 1, 1, 2, 2}));
   }
-  // Labels that go on behind the last frame are an error in frame mode, too; no frame of the utterance is used.
+  // Labels that continue after the last frame are an error in frame mode, too; no frame of the utterance is used.
   const TemporaryFile longer("#!MLF!#\n\"dir/a.lab\"\n0 4 0\n.\n\"b.lab\"\n0 2 1\n.\n");
   const auto longer_labels = [&](const std::string& settings) {
     return make_reader(

@@ -140,7 +140,7 @@ class HtkLabels::Parser {
     return true;
   }
 
-  // `rest`: the columns behind the state.
+  // `rest`: the columns after the state.
   bool find_class(std::string_view state, std::string_view rest, std::int32_t& label) {
     const HtkLabelOptions& o = labels_.options_;
     if (o.mapping.empty()) {
