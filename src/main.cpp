@@ -16,12 +16,12 @@
 #include "actions/run.h"
 #include "base/activity.h"
 #include "base/exit_codes.h"
-#include "base/openmp_spin.h"
 #include "base/time_slice.h"
 #include "comm/session.h"
 #include "doctor/doctor.h"
 #include "doctor/request.h"
 #include "launch/supervisor.h"
+#include "openmp_spin.h"
 #include "planner/planner.h"
 #include "report/report.h"
 #include "simulator/simulator.h"
@@ -69,9 +69,9 @@ std::string unknown_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tutti::limit_openmp_spinning();
   for (const Command& command : commands)
     if (argc > 1 && command.name == argv[1]) return command.run(argc - 2, argv + 2);
-  tutti::limit_openmp_spinning(argv);
   tutti::ask_for_short_time_slices();
   if (argc > 1 && std::string_view(argv[1]) == "plan-rank") return tutti::planner::run_rank(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == "simulate-rank") return tutti::simulator::run_rank(argc, argv);

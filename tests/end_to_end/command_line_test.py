@@ -49,7 +49,6 @@ class CommandLineTest(support.TrainerTest):
         else:
             self.assertRegex(version(), r'CUDA built in, (\d+ GPUs?$|no GPU \(driver: )')
 
-    @unittest.skipIf(len(os.sched_getaffinity(0)) == 1, 'threads want two cores')
     def test_threads_spin_briefly_unless_told_otherwise(self):
         def spins(**settings):
             env = support.environment(self.directory) | {'OMP_DISPLAY_ENV': 'verbose'} | settings
@@ -60,7 +59,7 @@ class CommandLineTest(support.TrainerTest):
         self.assertEqual(spins(OMP_WAIT_POLICY=''), '2000')
         self.assertEqual(spins(OMP_WAIT_POLICY='', GOMP_SPINCOUNT='77'), '77')
         self.assertGreater(int(spins(OMP_WAIT_POLICY='active')), 2000)
-        self.assertNotEqual(spins(OMP_WAIT_POLICY='', OMP_NUM_THREADS='1'), '2000')
+        self.assertNotEqual(spins(OMP_WAIT_POLICY='', PATH=''), '2000')  # whose place it takes
 
     def test_help_names_flags_and_blocks(self):
         text = self.run_trainer(['--help']).text

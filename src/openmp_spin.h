@@ -6,9 +6,9 @@ namespace tutti {
 
 // By default libgomp spins for milliseconds. If two threads share a core for a while, because another process keeps the
 // other core busy, one spins away the time slice that the other needs, and training is half as fast as with one thread.
-// Restarts the program (execv) with GOMP_SPINCOUNT=2000, about 30 microseconds, because libgomp reads it when it is
-// loaded. Call it first in main(). Does nothing with one core or one thread, or if GOMP_SPINCOUNT or OMP_WAIT_POLICY is
-// set.
-void limit_openmp_spinning(char* const* argv);
+// A program that calls this loads libgomp with GOMP_SPINCOUNT=2000, about 30 microseconds, unless GOMP_SPINCOUNT or
+// OMP_WAIT_POLICY is set. The variable takes the place of PATH in the environment, and is replaced by PATH here: call it
+// first in main().
+void limit_openmp_spinning();
 
 }  // namespace tutti
