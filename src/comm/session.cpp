@@ -33,10 +33,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Open MPI writes long messages over TCP into the receiver's memory, after asking for the address; between two ranks
-// whose messages cross, the link idles meanwhile. Sent in fragments, the same messages fill it. A value set by the user
-// is kept.
-void choose_transport() { setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0); }
+// For Open MPI; values set by the user are kept.
+// - It writes long messages over TCP into the receiver's memory, after asking for the address; between two ranks whose
+//   messages cross, the link idles meanwhile. Sent in fragments, the same messages fill it.
+// - On one host it looks for InfiniPath devices for .2 s although ob1 is what it takes in the end.
+void choose_transport() {
+  setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
+  const char* const all = std::getenv("OMPI_COMM_WORLD_SIZE");
+  const char* const here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (all && here && std::string_view(all) == here) setenv("OMPI_MCA_pml", "ob1", 0);
+}
 
 constexpr auto kFinalize = 10s;  // much longer than any that returns
 
