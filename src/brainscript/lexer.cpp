@@ -32,6 +32,7 @@ class Lexer {
   explicit Lexer(const SourceText& source) : source_(source), text_(source.text) {}
 
   std::vector<Token> run() {
+    tokens_.reserve(text_.size() / 5);  // the library's words are longer
     for (;;) {
       skip_blanks();
       Token t;

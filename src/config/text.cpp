@@ -39,10 +39,13 @@ std::string read_all(const std::string& path, std::string& content) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   if (!in) return fmt::format("cannot open config file '{}': {}", path, std::strerror(errno));
-  content.resize(largest_file + 1);
-  in.read(content.data(), static_cast<std::streamsize>(content.size()));
+  constexpr std::size_t block = 1 << 16;
+  for (std::size_t size = 0; in && size <= largest_file; size += static_cast<std::size_t>(in.gcount())) {
+    content.resize(size + block);
+    in.read(content.data() + size, block);
+    content.resize(size + static_cast<std::size_t>(in.gcount()));
+  }
   if (in.bad()) return fmt::format("cannot read config file '{}': {}", path, std::strerror(errno));
-  content.resize(static_cast<std::size_t>(in.gcount()));
   if (content.size() > largest_file)
     return fmt::format("'{}' is larger than {} MiB, too large for a config file", path, largest_file >> 20);
   return {};
