@@ -31,6 +31,7 @@ class ShardedOptimizer final : public Optimizer {
   void reset_momentum() override { divided_->reset_momentum(), parts_->reset_momentum(); }
   // Of what this rank holds.
   void archive(Archive&) override;
+  bool works_on_parts() const override { return divided_->works_on_parts(); }
   std::string describe() const override;
 
   // What the state of this rank belongs to: the slices of its range, and those with a shard.

@@ -139,11 +139,12 @@ struct TemporaryFile {
   ~TemporaryFile() { remove(path); }
 };
 
-// Whether layers are divided in another way, and otherwise by the same method.
-bool is_redivided(const std::string& stored, const std::string& now) {
+// The name of the method without how layers are divided (divided_layers() of src/actions/placed_training.cpp).
+std::string undivided(std::string name) {
   constexpr std::string_view divided = ", layers divided among ";
-  const std::size_t at = stored.find(divided);
-  return at != stored.npos && now.find(divided) == at && stored.compare(0, at, now, 0, at) == 0;
+  const std::size_t at = name.find(divided);
+  if (at == name.npos) return name;
+  return name.erase(at, std::min(name.find(", ", at + divided.size()), name.size()) - at);
 }
 
 }  // namespace
@@ -228,14 +229,15 @@ RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointPa
     return report;
   }
   const auto reader = open_on_rank_0(point.checkpoint, comm);
-  bool fits = false;
+  bool fits = false, redivided = false;
   on_rank_0(comm, [&] {
     const std::string stored = reader->text("rank state of");
     report.ranks = reader->integer("ranks");
     fits = !stored.empty() && stored == parts.rank_state_name;
+    redivided = !stored.empty() && undivided(stored) == undivided(parts.rank_state_name);
     if (stored.empty())
       report.lost = "the checkpoint holds none";
-    else if (!fits && (!is_redivided(stored, parts.rank_state_name) || holds_exchange_values(*reader)))
+    else if (!fits && (!redivided || holds_exchange_values(*reader)))
       report.lost = fmt::format("the checkpoint was written by {}", stored);
     else if (fits)
       report.gone =
@@ -245,6 +247,12 @@ RankStateReport load_exchange_state(const ResumePoint& point, const CheckpointPa
   broadcast_text(comm, report.gone);
   comm.broadcast(0, writable_bytes(report.ranks));
   comm.broadcast(0, writable_bytes(fits));
+  comm.broadcast(0, writable_bytes(redivided));
+  if (redivided && !fits && parts.undivided_state) {
+    std::optional<LoadingArchive> common;  // without finish(): the rest of the common state stays unread
+    if (comm.rank() == 0) common.emplace(*reader, "exchange/");
+    broadcast_state(comm, common ? &*common : nullptr, parts.undivided_state);
+  }
   if (!fits) return report;
   if (parts.common_state) broadcast_state(comm, reader.get(), "exchange/", parts.common_state);
   spread_state(comm, reader.get(), static_cast<int>(report.ranks), parts.rank_state);

@@ -11,10 +11,17 @@
 
 namespace tutti {
 
-void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
+namespace {
+
+void archive_warm_start(Training& t, Archive& a) {
   constexpr const char* over = "ranks share the data";
-  const bool common = section == WeightExchange::Section::common;
-  if (common && t.warm_start.epoch != WarmStart::never && a.has(over)) a(over, t.warm_start.over);
+  if (t.warm_start.epoch != WarmStart::never && a.has(over)) a(over, t.warm_start.over);
+}
+
+}  // namespace
+
+void archive_exchange_state(Training& t, Archive& a, WeightExchange::Section section) {
+  if (section == WeightExchange::Section::common) archive_warm_start(t, a);
   archive(t.parallel->method, a, section);
 }
 
@@ -80,6 +87,7 @@ CheckpointParts parts_of(Training& t, ModelView model) {
           [&](Archive& a) { archive_common_state(t, a); },
           [&](Archive& a) { archive_rank_state(t, a); },
           t.method_name,
+          [&](Archive& a) { archive_warm_start(t, a), t.grad_scaler.archive(a); },
           t.network_of_files};
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/agreement.h"
 #include "parallel/local_gradients.h"
 #include "train/training.h"
@@ -18,6 +20,8 @@ void WeightUpdate::begin_step(bool hold) {
 
 void WeightUpdate::apply_held() {
   holds_ = false;
+  if (held_.empty()) return;
+  std::ranges::sort(held_);  // the order of the optimizer's sums over shards
   on_reduced(held_, held_columns_);
   held_.clear();
 }
@@ -29,8 +33,8 @@ void WeightUpdate::apply(const WeightChange& change) {
 
 void WeightUpdate::on_reduced(std::span<const std::size_t> chunks, std::int64_t columns) {
   if (holds_) {
+    if (held_.empty()) held_columns_ = columns;  // of the step, as without holding
     held_.insert(held_.end(), chunks.begin(), chunks.end());
-    held_columns_ = columns;
   } else if (updates_ && !skipped_ && columns > 0) {
     const WorkTimer watch(seconds_, Work::update);
     begin(columns);
@@ -57,7 +61,11 @@ void WeightUpdate::begin(std::int64_t columns) {
 }
 
 GradientReduction::GradientReduction(Training& t, ParallelMethod& method, WeightUpdate& update)
-    : t_(t), method_(method), update_(update), chunks_(all_chunks(t.network->parameters())) {}
+    : t_(t),
+      method_(method),
+      update_(update),
+      chunks_(all_chunks(t.network->parameters())),
+      sums_over_shards_(t.network->parameters().sum_over_shards && !t.optimizer->works_on_parts()) {}
 
 GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   OverflowCheck check = method_.traits.overflow;
@@ -70,7 +78,7 @@ GradientSink& GradientReduction::begin_step(const StepInfo& step) {
   withholds_ = seeks && !checks_sums_;
   agrees_ = withholds_ && check == OverflowCheck::agree;
   step_ = step;
-  update_.begin_step(checks_sums_ || method_.traits.updates_elsewhere);
+  update_.begin_step(checks_sums_ || sums_over_shards_ || method_.traits.updates_elsewhere);
   if (!agrees_) method_.gradients->begin_step(step, update_);
   return withholds_ ? static_cast<GradientSink&>(withheld_) : *method_.gradients;
 }
@@ -94,10 +102,11 @@ void GradientReduction::end_backward() {
 
 bool GradientReduction::finish_step() {
   method_.gradients->finish_step();
-  if (!checks_sums_) return skipped_;
-  skipped_ = skips_step(t_.network->unscale_gradients(t_.reader->ahead()));
-  if (skipped_) update_.skip_step();
-  if (!method_.traits.updates_elsewhere) update_.apply_held();
+  if (checks_sums_) {
+    skipped_ = skips_step(t_.network->unscale_gradients(t_.reader->ahead()));
+    if (skipped_) update_.skip_step();
+  }
+  if ((checks_sums_ || sums_over_shards_) && !method_.traits.updates_elsewhere) update_.apply_held();
   return skipped_;
 }
 

@@ -2,6 +2,11 @@
 // gradient_reduction.h -- from the network's gradients to the update. Usually chunks go to the exchange as they become
 // ready. While GradScaler adapts the scale for float16, gradients or their sums are checked first. Reduced gradients
 // are applied to the weights, each chunk as soon as its sum is complete, or all chunks together after they were held.
+//
+// Every rank makes the blocking calls of a step in one order: the conversions of divided layers, as the network
+// computes forward and backward, then what the exchange waits for in finish_step(), then the optimizer's sums over
+// shards, slice by slice. During backward a sum of gradients arrives early on some ranks only, and rank 0 alone has the
+// chunks of layers on a single rank. Updates that may sum over shards are therefore held until finish_step().
 #pragma once
 
 #include <cstdint>
@@ -78,6 +83,7 @@ class GradientReduction {
   ParallelMethod& method_;
   WeightUpdate& update_;
   std::vector<std::size_t> chunks_;  // all of them
+  const bool sums_over_shards_;      // the optimizer needs whole parameters, or all of them, and ranks hold parts
   StepInfo step_;
   Withheld withheld_;
   bool withholds_ = false, checks_sums_ = false, agrees_ = false, skipped_ = false;

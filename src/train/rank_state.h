@@ -32,7 +32,8 @@ void reshard(const ContainerReader&, int old_ranks, int ranks, int rank, const G
 std::string rank_prefix(int rank);  // of its entries
 // Describes what is lost with missing ranks.
 std::set<std::string> gone_with_ranks(const ContainerReader&, int old_ranks, int ranks);
-// Whether the state of the exchange, common or of a rank, has residuals, weights or a loss scale, not only counts.
+// Whether the state of the exchange, common or of a rank, has residuals or weights, not only counts, zeros and the loss
+// scale.
 bool holds_exchange_values(const ContainerReader&);
 // Every rank loads the same entries "<prefix><name>". Collective.
 void broadcast_state(Communicator&, const ContainerReader* reader, const std::string& prefix, const Visit&);

@@ -96,10 +96,12 @@ std::set<std::string> gone_with_ranks(const ContainerReader& reader, int old_ran
 }
 
 bool holds_exchange_values(const ContainerReader& reader) {
-  return std::ranges::any_of(reader.entries(), [](const auto& entry) {
+  return std::ranges::any_of(reader.entries(), [&](const auto& entry) {
     const auto& [path, e] = entry;
-    const bool values = e.type == EntryType::number || (e.type == EntryType::floats && e.bytes > 0);
-    return values && (path.starts_with("rank ") || path.starts_with("exchange/"));
+    if (!path.starts_with("rank ") && !path.starts_with("exchange/")) return false;
+    if (e.type == EntryType::number) return !path.ends_with("lossScale.value");
+    if (e.type != EntryType::floats) return false;
+    return std::ranges::any_of(read_whole(reader, e), [](std::byte b) { return b != std::byte{0}; });
   });
 }
 

@@ -67,18 +67,19 @@ Train = [
 
   // What a config of one command, Train, does on `ranks` threads.
   static void run(int ranks, const std::string& text) {
-    run_ranks(ranks, [&](Communicator& world) {
-      config::CommandLine line;
-      line.config = config::record_from_text(text);
-      config::TopLevel top;
-      top.command = {"Train"};
-      top.parallel_train = true;
-      Problems problems;
-      config::Notices notices;
-      const auto actions = prepare(line, top, device(), world, problems, notices);
-      problems.throw_if_any();
-      for (const auto& a : actions) a.what->run();
-    });
+    run_ranks(ranks, [&](Communicator& world) { run_rank(world, text); });
+  }
+  static void run_rank(Communicator& world, const std::string& text) {
+    config::CommandLine line;
+    line.config = config::record_from_text(text);
+    config::TopLevel top;
+    top.command = {"Train"};
+    top.parallel_train = true;
+    Problems problems;
+    config::Notices notices;
+    const auto actions = prepare(line, top, device(), world, problems, notices);
+    problems.throw_if_any();
+    for (const auto& a : actions) a.what->run();
   }
 
   // Where networks lie.

@@ -62,6 +62,13 @@ class HybridTest(support.TrainerTest):
         self.assertNotIn('without the local state', text)  # 32 bits leave no residuals
         self.assert_close(one, first + self.losses(text))
 
+    def test_goes_on_without_the_block(self):
+        """In 32 bits nothing is lost with it, nor with all ranks but one."""
+        for before, after in (((2, 'ModelParallel=[dense=shard]'), (2, '')), ((2, ''), (2, 'ModelParallel=[dense=shard]')), ((2, 'ModelParallel=[dense=single]'), (1, ''))):
+            with self.subTest(before=before, after=after):
+                self.train(before[0], f'maxEpochs=1;{before[1]}', 'makeMode=false')
+                self.assertNotIn('without the local state', self.train(*after))
+
     def test_residuals_belong_to_a_placement(self):
         one_bit = 'ParallelTrain=[DataParallelSGD=[gradientBits=1]]'
         lost = 'the exchange starts without the local state of each rank'

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/clock.h"
+#include "comm/agreement.h"
 
 namespace tutti {
 namespace {
@@ -30,9 +31,7 @@ double seconds_per_message(Communicator& ranks, std::size_t bytes, int rounds) {
     receive->wait(), send->wait();
     best = std::min(best, seconds_since(start));
   }
-  std::vector<double> all(static_cast<std::size_t>(ranks.size()));
-  ranks.all_gather(std::as_bytes(std::span(&best, 1)), std::as_writable_bytes(std::span(all)));
-  return *std::max_element(all.begin(), all.end());
+  return std::ranges::max(from_all(ranks, best));
 }
 
 struct Walk {
@@ -55,6 +54,10 @@ struct Walk {
   void to_first(LayerCost& c, double width, bool backward = true) const {
     c.bytes += (backward ? foreign : 0) * width * float_bytes, c.messages += backward ? 2 : 1;
   }
+  // Rank 0 sends all samples to every other rank, and receives the gradients.
+  void from_first(LayerCost& c, double width) const {
+    c.bytes += others * step.samples * width * float_bytes, c.messages += 2;
+  }
 };
 
 bool behind_shard(std::span<const PlacedLayer> layers, std::size_t i, const std::vector<bool>& by_output) {
@@ -68,6 +71,13 @@ LinkSpeed measure_link(Communicator& ranks) {
   constexpr std::size_t large = 1 << 18;
   const double small_message = seconds_per_message(ranks, 8, 20), large_message = seconds_per_message(ranks, large, 4);
   return {small_message, static_cast<double>(large) / std::max(large_message - small_message, 1e-9)};
+}
+
+LinkSpeed slowest(const LinkSpeed& mine, Communicator& all_ranks) {
+  LinkSpeed all = mine;
+  for (const LinkSpeed& l : from_all(all_ranks, mine))
+    all = {std::max(all.latency, l.latency), std::min(all.bandwidth, l.bandwidth)};
+  return all;
 }
 
 std::vector<LayerCost> layer_costs(std::span<const PlacedLayer> layers, const StepOfLayers& step) {
@@ -102,8 +112,9 @@ std::vector<LayerCost> layer_costs(std::span<const PlacedLayer> layers, const St
         }
         by_output[i] = true;
         if (chained) walk.transpose(c, in);
-        if (after_single) walk.to_first(c, in);
-        if (l.sparse)
+        if (after_single)
+          walk.from_first(c, in);
+        else if (l.sparse)
           c.bytes += walk.own * walk.others * 3 * float_bytes, c.messages += 1;
         else
           walk.gather_and_reduce(c, in, l.passes_gradient);
@@ -181,14 +192,16 @@ std::string placement_table(std::span<const PlacedLayer> layers, const StepOfLay
   std::vector<PlacedLayer> replicated(layers.begin(), layers.end());
   for (PlacedLayer& l : replicated) l.placement = Placement::replicate;
   const auto costs = layer_costs(layers, step), usual = layer_costs(replicated, step);
-  std::string text = fmt::format("{:>3}  {:<32} {:>13}  {:<10} {:>12} {:>14} {:>10}", "", "dense layer", "in x out",
-                                 "placement", "MB per step", "data parallel", "MB held");
+  std::size_t width = 32;
+  for (const PlacedLayer& l : layers) width = std::max(width, l.layer.weight.size());
+  std::string text = fmt::format("{:>3}  {:<{}} {:>13}  {:<10} {:>12} {:>14} {:>10}", "", "dense layer", width,
+                                 "in x out", "placement", "MB per step", "data parallel", "MB held");
   LayerCost sum, sum_usual;
   const double held = (2 + step.state) * float_bytes / 1e6;  // weights, gradients, state
   const auto line = [&](const std::string& number, const std::string& name, const std::string& size,
                         const std::string& place, const LayerCost& c, const LayerCost& u) {
-    text += fmt::format("\n{:>3}  {:<32} {:>13}  {:<10} {:>12.3f} {:>14.3f} {:>10.3f}", number, name, size, place,
-                        c.bytes / 1e6, u.bytes / 1e6, c.weights * held);
+    text += fmt::format("\n{:>3}  {:<{}} {:>13}  {:<10} {:>12.3f} {:>14.3f} {:>10.3f}", number, name, width, size,
+                        place, c.bytes / 1e6, u.bytes / 1e6, c.weights * held);
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const DenseLayer& l = layers[i].layer;

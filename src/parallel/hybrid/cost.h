@@ -19,6 +19,8 @@ struct LinkSpeed {
 };
 // Times messages around the ring of ranks for some milliseconds; the same result on all ranks. Collective.
 LinkSpeed measure_link(Communicator&);
+// The slowest of all ranks' links, for placements that are equal in all groups. Collective.
+LinkSpeed slowest(const LinkSpeed&, Communicator&);
 
 // A step, as far as it decides.
 struct StepOfLayers {

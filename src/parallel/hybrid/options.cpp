@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tutti {
 namespace {
@@ -19,11 +20,61 @@ bool parse(const std::string& word, std::optional<Placement>& placement) {
   return false;
 }
 
-// "model.fc6.W" answers to its name, to "model.fc6", and to its number in the table, from 1.
-bool answers_to(const DenseLayer& layer, std::size_t number, const std::string& name) {
-  const std::size_t dot = layer.weight.rfind('.');
-  return layer.weight == name || (dot != std::string::npos && layer.weight.substr(0, dot) == name) ||
-         std::to_string(number) == name;
+constexpr std::size_t no_layer = std::string::npos;
+
+// The layers that a name stands for. "model.fc6.W" answers to its name and to its number in the table, from 1; else to
+// the beginnings of its name, "model.fc6" and "model".
+std::vector<std::size_t> layers_named(const std::string& name, const std::vector<DenseLayer>& layers) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].weight == name || std::to_string(i + 1) == name) return {i};
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (const std::string& w = layers[i].weight;
+        w.starts_with(name) && (w[name.size()] == '.' || w[name.size()] == '['))
+      found.push_back(i);
+  return found;
+}
+
+// What `layers` can say for a layer. Brackets cannot be in a key: "h.arrayOfFunctions[0].W" is "h" if no other layer
+// is, or else its number.
+std::string key_of(std::size_t layer, const std::vector<DenseLayer>& layers) {
+  const std::string& w = layers[layer].weight;
+  if (w.find('[') == w.npos) return w;
+  for (std::size_t end = 0; (end = w.find_first_of(".[", end)) != w.npos; ++end) {
+    if (layers_named(w.substr(0, end), layers).size() == 1) return w.substr(0, end);
+    if (w[end] == '[') break;
+  }
+  return std::to_string(layer + 1);
+}
+
+std::string keys_of(const std::vector<std::size_t>& some, const std::vector<DenseLayer>& layers) {
+  std::vector<std::string> all;
+  for (const std::size_t i : some) {
+    const std::string key = key_of(i, layers);
+    all.push_back(key == layers[i].weight ? key : fmt::format("{} ({})", key, layers[i].weight));
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+// The one layer that an entry of `layers` stands for, or a problem and `no_layer`.
+std::size_t layer_of(const config::Fields::Pair& entry, const std::vector<DenseLayer>& layers, Problems& problems) {
+  const std::vector<std::size_t> found = layers_named(entry.key, layers);
+  if (found.size() == 1) return found[0];
+  if (found.size() > 1) {
+    problems.add(Diagnostic{entry.where,
+                            fmt::format("ModelParallel: '{}' stands for {} dense layers", entry.key, found.size()),
+                            fmt::format("name one of them: {}", keys_of(found, layers))});
+    return no_layer;
+  }
+  std::vector<std::size_t> all(layers.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::vector<std::string> names;
+  for (const std::size_t i : all) names.push_back(key_of(i, layers));
+  const std::string near = nearest(entry.key, names), hint = near.empty() ? "" : "did you mean '" + near + "'? ";
+  problems.add(Diagnostic{entry.where, fmt::format("ModelParallel: the network has no dense layer '{}'", entry.key),
+                          layers.empty() ? std::string("it has no dense layer outside of loops")
+                                         : hint + "the dense layers are: " + keys_of(all, layers)});
+  return no_layer;
 }
 
 }  // namespace
@@ -47,34 +98,29 @@ bool ModelParallelOptions::chooses() const {
 
 std::vector<PlacedLayer> place_dense_layers(const ModelParallelOptions& o, const std::vector<DenseLayer>& layers,
                                             int ranks, Problems& problems) {
+  std::vector<const config::Fields::Pair*> entries(layers.size(), nullptr);
+  for (const auto& entry : o.layers) {
+    const std::size_t layer = layer_of(entry, layers, problems);
+    if (layer == no_layer) continue;
+    if (entries[layer])
+      problems.add(Diagnostic{
+          entry.where, fmt::format("ModelParallel: '{}' and '{}' are the same layer", entries[layer]->key, entry.key),
+          "remove one of them"});
+    entries[layer] = &entry;
+  }
   std::vector<PlacedLayer> placed;
-  std::vector<bool> used(o.layers.size(), false);
-  for (const DenseLayer& layer : layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const DenseLayer& layer = layers[i];
     std::optional<Placement> wanted = o.dense;
-    SourcePos where;
-    for (std::size_t i = 0; i < o.layers.size(); ++i)
-      if (answers_to(layer, placed.size() + 1, o.layers[i].key))
-        parse(o.layers[i].value, wanted), used[i] = true, where = o.layers[i].where;
+    if (entries[i]) parse(entries[i]->value, wanted);
     const bool narrow = layer.out < static_cast<std::size_t>(ranks);
-    if (wanted == Placement::shard && narrow && where.source)
-      problems.add(Diagnostic{where,
+    if (wanted == Placement::shard && narrow && entries[i])
+      problems.add(Diagnostic{entries[i]->where,
                               fmt::format("'{}' has {} outputs, fewer than the {} ranks that would share it",
                                           layer.weight, layer.out, ranks),
                               "write replicate or single for this layer"});
     if (wanted == Placement::shard && narrow) wanted = Placement::replicate;
     placed.push_back({layer, wanted.value_or(Placement::replicate), !wanted});
-  }
-  std::vector<std::string> names;
-  for (const DenseLayer& l : layers) names.push_back(l.weight);
-  for (std::size_t i = 0; i < o.layers.size(); ++i) {
-    if (used[i]) continue;
-    const std::string near = nearest(o.layers[i].key, names);
-    problems.add(Diagnostic{
-        o.layers[i].where, fmt::format("ModelParallel: the network has no dense layer '{}'", o.layers[i].key),
-        names.empty()
-            ? std::string("it has no dense layer outside of loops")
-            : fmt::format("{}the dense layers are: {}", near.empty() ? "" : fmt::format("did you mean '{}'? ", near),
-                          fmt::join(names, ", "))});
   }
   return placed;
 }
