@@ -160,23 +160,24 @@ struct ImageSize {
 // Of a PNG or JPEG, from its head; no size if it is neither.
 ImageSize size_of_image(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  std::vector<unsigned char> head(1 << 16);
-  in.read(reinterpret_cast<char*>(head.data()), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(in.gcount()));
+  std::array<unsigned char, 26> head{};
+  const auto read = [&](std::int64_t at, int bytes) -> bool {
+    return in.seekg(at) && in.read(reinterpret_cast<char*>(head.data()), bytes);
+  };
   const auto number = [&](std::size_t at, int bytes) {
     std::int64_t n = 0;
-    for (int i = 0; i < bytes && at + static_cast<std::size_t>(i) < head.size(); ++i)
-      n = n << 8 | head[at + static_cast<std::size_t>(i)];
+    for (int i = 0; i < bytes; ++i) n = n << 8 | head[at + static_cast<std::size_t>(i)];
     return n;
   };
-  if (head.size() > 26 && std::memcmp(head.data(), "\x89PNG", 4) == 0)
+  if (!read(0, 26)) return {};
+  if (std::memcmp(head.data(), "\x89PNG", 4) == 0)
     return {number(16, 4), number(20, 4), head[25] == 0 || head[25] == 4 ? 1 : 3};
-  if (head.size() < 4 || head[0] != 0xff || head[1] != 0xd8) return {};
-  for (std::size_t at = 2; at + 9 < head.size() && head[at] == 0xff;) {
-    const int marker = head[at + 1];
+  if (head[0] != 0xff || head[1] != 0xd8) return {};
+  // Segments of any length, such as color profiles, precede the frame header.
+  for (std::int64_t at = 2; read(at, 10) && head[0] == 0xff; at += head[1] == 0xff ? 1 : 2 + number(2, 2)) {
+    const int marker = head[1];
     if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc)
-      return {number(at + 7, 2), number(at + 5, 2), head[at + 9] == 1 ? 1 : 3};
-    at += 2 + static_cast<std::size_t>(number(at + 2, 2));
+      return {number(7, 2), number(5, 2), head[9] == 1 ? 1 : 3};
   }
   return {};
 }
@@ -293,9 +294,12 @@ void check_classes(const ImageSet& train, const ImageSet& test, const Request& r
 constexpr std::int64_t kLeastPixels = 12;  // for two convolutions with pooling
 
 // One size for all: theirs, if they have one that is neither large nor tiny, else a small one that they are scaled to.
-ImageSize common_size(const ImageSet& set, bool& alike) {
-  ImageSize common;
-  alike = true;
+struct CommonSize : ImageSize {
+  bool alike = true;   // the images have this size
+  bool square = true;  // each of them is square
+};
+CommonSize common_size(const ImageSet& set) {
+  CommonSize common;
   for (const auto& [path, named_at] : set.some) {
     if (!fs::exists(path))
       fail_at(named_at, 0, fmt::format("there is no image '{}'", path),
@@ -303,24 +307,26 @@ ImageSize common_size(const ImageSet& set, bool& alike) {
     const ImageSize s = size_of_image(path);
     if (s.width <= 0 || s.height <= 0)
       fail_at(named_at, 0, fmt::format("'{}' is neither a PNG nor a JPEG image", path), "convert or remove it");
-    alike = alike && (common.width == 0 || (common.width == s.width && common.height == s.height));
-    if (common.width == 0) common = s;
+    common.alike = common.alike && (common.width == 0 || (common.width == s.width && common.height == s.height));
+    common.square = common.square && s.width == s.height;
+    if (common.width == 0) common.width = s.width, common.height = s.height, common.channels = s.channels;
     common.channels = std::max(common.channels, s.channels);
   }
-  if (common.width == 0) common = {32, 32, 3}, alike = false;
+  if (set.some.empty()) common.square = false;
   const auto [least, most] = std::minmax(common.width, common.height);
-  if (!alike || most > 64 || least < kLeastPixels) common.width = common.height = 32, alike = false;
+  if (!common.alike || most > 64 || least < kLeastPixels) common.width = common.height = 32, common.alike = false;
   return common;
 }
 
-std::string image_reader(const std::string& file, const ImageSize& size, std::int64_t classes, bool trains) {
+// Crops are square: images of another shape are taken whole, as a crop would miss their ends.
+std::string image_reader(const std::string& file, const CommonSize& size, std::int64_t classes, bool trains) {
+  const char* crop = !size.square ? " ]"
+                     : trains     ? " ; cropType = \"randomside\" ; sideRatio = 0.9 ; hflip = false ]"
+                                  : " ; cropType = \"center\" ; sideRatio = 0.9 ]    # trainer predict: --crop 0.9";
   return fmt::format(
-      "readerType = \"ImageReader\"\nfile = \"{}\"\nfeatures = [ width = {} ; height = {} ; channels = {} ; {} "
-      "]\nlabels   = [ labelDim = {} ]",
-      file, size.width, size.height, size.channels,
-      trains ? "cropType = \"randomside\" ; sideRatio = 0.9 ; hflip = false"
-             : "cropType = \"center\" ; sideRatio = 0.9",
-      classes);
+      "readerType = \"ImageReader\"\nfile = \"{}\"\nfeatures = [ width = {} ; height = {} ; channels = {}{}\n"
+      "labels   = [ labelDim = {} ]",
+      file, size.width, size.height, size.channels, crop, classes);
 }
 
 }  // namespace
@@ -363,11 +369,10 @@ Starter look_at_idx(const Request& request) {
 Starter look_at_images(const Request& request) {
   const ImageSet set = look_into(request.train);
   if (set.classes < 2) fail_at(request.train, 0, "all labels are 0", kTwoClasses);
-  bool alike = false;
-  const ImageSize size = common_size(set, alike);
+  const CommonSize size = common_size(set);
   Starter s;
   s.found = fmt::format("{} images of {} classes, {} {} x {} pixels", set.images, set.classes,
-                        alike ? "of" : "scaled to", size.width, size.height);
+                        size.alike ? "of" : "scaled to", size.width, size.height);
   if (set.folder && set.classes <= 20) {
     s.found += "; classes:";
     for (std::size_t c = 0; c < set.names.size(); ++c)
@@ -384,8 +389,7 @@ Starter look_at_images(const Request& request) {
   if (!request.test.empty()) {
     const ImageSet test = look_into(request.test);
     check_classes(set, test, request);
-    bool ignored = false;
-    common_size(test, ignored);  // refuses what is no image
+    common_size(test);  // refuses what is no image
     s.test_reader = image_reader(request.test, size, set.classes, false);
   }
   return s;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "base/trimmed.h"
@@ -11,7 +12,7 @@
 namespace tutti::starter {
 namespace {
 
-constexpr std::size_t kMostClasses = 1000, kFewIntegers = 30;
+constexpr std::size_t kMostClasses = 1000, kFewIntegers = 30, kFirstLines = 20;
 
 std::string_view unquoted_field(std::string_view field) {
   field = trimmed(field);
@@ -37,10 +38,56 @@ std::vector<std::string_view> split_fields(std::string_view line, char delimiter
   }
 }
 
-char delimiter_of(std::string_view line) {
+// Whether it is a finite number. 1,5 is one where commas do not separate the columns.
+bool read_number(std::string_view field, char delimiter, double& value) {
+  std::string point;
+  if (delimiter != ',' && field.find(',') != field.npos) {
+    std::ranges::replace_copy(field, std::back_inserter(point), ',', '.');
+    field = point;
+  }
+  return as_number(field, value) && std::isfinite(value);
+}
+
+bool is_number(std::string_view field, char delimiter) {
+  double ignored = 0;
+  return read_number(field, delimiter, ignored);
+}
+
+constexpr std::pair<char, const char*> kDelimiters[] = {
+    {',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}, {' ', "blanks"}};
+
+const char* name_of(char delimiter) {
+  return std::ranges::find(kDelimiters, delimiter, &std::pair<char, const char*>::first)->second;
+}
+
+// The delimiter that finds most numbers, in lines with as many columns as the first. Without numbers, one that the
+// first line has.
+char delimiter_of(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream in(path, std::ios::binary);
+  for (std::string line; lines.size() < kFirstLines && std::getline(in, line);)
+    if (!trimmed(line).empty()) lines.push_back(line);
+  char best = ' ';
+  std::ptrdiff_t most = 0;
+  for (const auto& [c, name] : kDelimiters) {
+    const std::size_t columns = split_fields(lines[0], c).size();
+    std::ptrdiff_t numbers = 0;
+    for (const std::string& line : lines)
+      if (const auto fields = split_fields(line, c); columns > 1 && fields.size() == columns)
+        numbers += std::ranges::count_if(fields, [&, c = c](auto f) { return is_number(f, c); });
+    if (numbers > most) most = numbers, best = c;
+  }
+  if (most > 0) return best;
   for (const char c : {',', ';', '\t'})
-    if (line.find(c) != line.npos) return c;
+    if (lines[0].find(c) != lines[0].npos) return c;
   return ' ';
+}
+
+// 0, 1, 2, ...: the titles that pandas gives to columns without names.
+bool are_counted(const std::vector<std::string_view>& titles) {
+  for (std::size_t c = 0; c < titles.size(); ++c)
+    if (titles[c] != std::to_string(c)) return false;
+  return titles.size() > 2;  // 0,1 are more likely data
 }
 
 struct Column {
@@ -63,19 +110,26 @@ class Table {
     each_line(path, [&](std::string_view line, std::int64_t number) {
       if (trimmed(line).empty()) return;
       if (columns.empty()) {
-        const bool header = take_titles(line, number);
+        const bool header = take_titles(line, number, !train || train->counted);
         train ? adopt_columns(*train, number) : find_label(label_name);
         if (header) return;
       }
       take(line, number);
     });
     if (rows == 0) fail(1, "there are no rows of data", "a line for each sample, with the same columns");
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      if (c != label && columns[c].texts > 0)
-        fail(columns[c].first_text_line,
-             fmt::format("column {} ('{}') holds '{}', and the columns that the network sees must be numbers", c,
-                         columns[c].name, columns[c].first_text),
-             "remove the column or write numbers for its words; --label NAME if it is the label");
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (c == label || columns[c].texts == 0) continue;
+      if (headers == 0 && columns[c].texts == 1 && columns[c].first_text_line == first_line_ && rows > 1)
+        fail(
+            first_line_,
+            fmt::format("column {} holds '{}' in this line only, as a line of titles would, but '{}' is a number", c,
+                        columns[c].first_text, first_number_),
+            fmt::format("begin each title with a letter, as in c{}; if these are data, write a number", first_number_));
+      fail(columns[c].first_text_line,
+           fmt::format("column {} ('{}') holds '{}', and the columns that the network sees must be numbers", c,
+                       columns[c].name, columns[c].first_text),
+           "remove the column or write numbers for its words; --label NAME if it is the label");
+    }
   }
 
   bool regression() const { return columns[label].texts == 0 && measured(); }
@@ -90,8 +144,8 @@ class Table {
   void check_label() const {
     const Column& c = columns[label];
     const bool first = headers == 0 && c.texts > 0 && c.first_text_line == first_line_;
-    if (first && alone(c.first_text))
-      fail(first_line_, fmt::format("the label '{}' occurs in this line only", c.first_text),
+    if (headers == 0 && (first || !measured()) && alone(first_label_))
+      fail(first_line_, fmt::format("the label '{}' occurs in this line only", first_label_),
            "remove the line if it holds titles (numbers are taken for data), or add rows of this class");
     if (c.texts > 0 && c.texts <= std::max<std::int64_t>(rows / 10, 1) && measured())
       fail(c.first_text_line,
@@ -105,6 +159,7 @@ class Table {
            "--label NAME of the column to predict");
     if (!regression() && values.size() < 2)
       fail(headers + 1, fmt::format("'{}' is the same in all rows", c.name), "--label NAME of the column to predict");
+    if (!regression()) check_spelling();
   }
 
   // Whether labels of the test data are known from the training data.
@@ -123,6 +178,8 @@ class Table {
   const std::string& path() const { return path_; }
 
   char delimiter = ',';
+  bool decimal_comma = false;
+  bool counted = false;  // the titles are 0, 1, 2, ...
   std::int64_t headers = 0, rows = 0;
   std::vector<Column> columns;
   std::size_t label = 0;
@@ -134,11 +191,13 @@ class Table {
   }
 
   // Whether the line holds titles; else columns have numbers, and the line is data.
-  bool take_titles(std::string_view line, std::int64_t number) {
-    delimiter = delimiter_of(line);
+  bool take_titles(std::string_view line, std::int64_t number, bool may_be_counted) {
+    delimiter = delimiter_of(path_);
     const auto fields = split_fields(line, delimiter);
-    double ignored = 0;
-    const bool header = std::ranges::none_of(fields, [&](auto f) { return as_number(f, ignored); });
+    const auto first_number = std::ranges::find_if(fields, [&](auto f) { return is_number(f, delimiter); });
+    counted = may_be_counted && are_counted(fields);
+    const bool header = counted || first_number == fields.end();
+    if (!header) first_number_ = *first_number;
     for (std::size_t c = 0; c < fields.size(); ++c)
       columns.push_back({header ? std::string(fields[c]) : fmt::format("column {}", c)});
     if (header) headers = number;
@@ -164,16 +223,19 @@ class Table {
   void take(std::string_view line, std::int64_t number) {
     const auto fields = split_fields(line, delimiter);
     if (fields.size() != columns.size())
-      fail(number, fmt::format("{} columns, and the first line has {}", fields.size(), columns.size()),
+      fail(number,
+           fmt::format("{} column{} with {} between them, and the first line has {}", fields.size(),
+                       fields.size() == 1 ? "" : "s", name_of(delimiter), columns.size()),
            "give every line the same columns");
-    if (rows++ == 0) first_line_ = number;
+    if (rows++ == 0) first_line_ = number, first_label_ = fields[label];
     for (std::size_t c = 0; c < fields.size(); ++c) {
       Column& column = columns[c];
       double v = 0;
-      if (!as_number(fields[c], v) || !std::isfinite(v)) {
+      if (!read_number(fields[c], delimiter, v)) {
         if (column.texts++ == 0) column.first_text_line = number, column.first_text = fields[c];
         continue;
       }
+      decimal_comma = decimal_comma || fields[c].find(',') != fields[c].npos;
       column.sum += v, column.squares += v * v;
       column.whole = column.whole && v == std::floor(v);
     }
@@ -213,8 +275,23 @@ class Table {
            std::ranges::all_of(values, [&](const auto& v) { return (v.second.rows == 1) == (v.first == value); });
   }
 
+  // Whether two classes are the same number, as 1 and 1.0.
+  void check_spelling() const {
+    std::map<double, std::string> numbers;
+    for (const auto& [text, seen] : values) {
+      double v = 0;
+      if (!read_number(text, delimiter, v)) continue;
+      const auto [same, is_new] = numbers.emplace(v, text);
+      if (!is_new)
+        fail(seen.first_line,
+             fmt::format("the label '{}' is the same number as '{}', but another class", text, same->second),
+             "write them alike, or put a letter before both if they are different classes");
+    }
+  }
+
   std::string path_;
-  std::int64_t first_line_ = 0;  // of data
+  std::int64_t first_line_ = 0;             // of data
+  std::string first_number_, first_label_;  // in that line
 };
 
 constexpr const char* kClassifier = R"(@INPUTS@
@@ -279,6 +356,7 @@ std::string reader_of(const Table& t, const std::string& streams) {
   if (t.delimiter != ' ')
     text += fmt::format("customDelimiter = \"{}\"\n",
                         t.delimiter == '\t' ? std::string("\\t") : std::string(1, t.delimiter));
+  if (t.decimal_comma) text += "customDecimalPoint = \",\"\n";
   if (t.headers > 0) text += fmt::format("headerLines = {}\n", t.headers);
   return text + streams;
 }
@@ -328,6 +406,8 @@ Starter look_at_table(const Request& request) {
   }
   s.found = fmt::format("{} rows, {} numbers each; '{}' is {}", t.rows, t.columns.size() - 1, label.name,
                         regression ? "a number to predict" : fmt::format("one of {} classes", t.values.size()));
+  if (t.decimal_comma) s.found += "; commas are decimal points";
+  if (t.counted) s.found += fmt::format("; line {} holds the titles 0 to {}", t.headers, t.columns.size() - 1);
   return s;
 }
 

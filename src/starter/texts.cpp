@@ -18,24 +18,33 @@ constexpr std::size_t kMostWords = 10'000;
 constexpr const char* kEdge = "</s>";
 constexpr const char* kUnknown = "<unk>";
 
+// What LMSequenceReader takes for a blank: form feeds and other control characters too (reader/lines.h).
+bool is_blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
+
+std::string_view without_blanks(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 template <class Use>
-void each_word(std::string_view line, const Use& use) {
-  for (std::size_t at = line.find_first_not_of(" \t"); at != line.npos;) {
-    const std::size_t end = std::min(line.find_first_of(" \t", at), line.size());
-    use(line.substr(at, end - at));
-    at = line.find_first_not_of(" \t", end);
+void each_word(std::string_view line, bool (*blank)(char), const Use& use) {
+  for (auto at = std::find_if_not(line.begin(), line.end(), blank); at != line.end();) {
+    const auto end = std::find_if(at, line.end(), blank);
+    use(std::string_view(at, end));
+    at = std::find_if_not(end, line.end(), blank);
   }
 }
 
 // A sentence without the marks at its ends, which some texts have already.
 std::string_view sentence_of(std::string_view line) {
-  constexpr std::string_view mark = kEdge, blank = " \t";
-  line = trimmed(line);
+  constexpr std::string_view mark = kEdge;
+  line = without_blanks(line);
   if (line == mark) return {};
-  if (line.starts_with(mark) && blank.find(line[mark.size()]) != blank.npos) line = trimmed(line.substr(mark.size()));
+  if (line.starts_with(mark) && is_blank(line[mark.size()])) line = without_blanks(line.substr(mark.size()));
   if (line == mark) return {};
-  if (line.ends_with(mark) && blank.find(line[line.size() - mark.size() - 1]) != blank.npos)
-    line = trimmed(line.substr(0, line.size() - mark.size()));
+  if (line.ends_with(mark) && is_blank(line[line.size() - mark.size() - 1]))
+    line = without_blanks(line.substr(0, line.size() - mark.size()));
   return line;
 }
 
@@ -91,7 +100,8 @@ struct SequenceFile {
 
 void read_sample(std::string_view text, std::int64_t line, Stream& s) {
   std::int64_t count = 0, ones = 0, others = 0;
-  each_word(text, [&](std::string_view whole) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+  each_word(text, blank, [&](std::string_view whole) {
     std::string_view word = whole;
     const auto colon = word.find(':');
     double index = 0, value = 0;
@@ -262,7 +272,7 @@ Starter look_at_text(const Request& request) {
     const std::string_view sentence = sentence_of(line);
     if (sentence.empty()) return;
     ++lines;
-    each_word(sentence, [&](std::string_view w) { ++counts[std::string(w)], ++words; });
+    each_word(sentence, is_blank, [&](std::string_view w) { ++counts[std::string(w)], ++words; });
   });
   if (lines < 2)
     throw Error(
@@ -308,7 +318,9 @@ Starter look_at_text(const Request& request) {
     s.test_reader = language_reader(test, vocabulary, size);
   }
   s.found = fmt::format("{} sentences of {} words, {} different ones in the list{}", lines, words, size,
-                        request.test.empty() ? "; every tenth sentence is tested on" : "");
+                        !request.test.empty() ? ""
+                        : test_text.empty()   ? "; too few to test on every tenth"
+                                              : "; every tenth sentence is tested on");
   return s;
 }
 

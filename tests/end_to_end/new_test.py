@@ -58,6 +58,24 @@ class NewTest(support.TrainerTest):
         self.assertIn('120 images of 3 classes, of 16 x 16 pixels; classes: 0 left, 1 middle, 2 right', text)
         self.assertLess(self.train()['errs'][0], 0.1)
 
+    def test_wide_images(self):
+        """A square crop would miss the bars at their ends."""
+        for folder, count, seed in (('train', 90, 1), ('test', 30, 2)):
+            bars = [(c // 2, rows[:16]) for c, rows in picture_files.bars(count, 3, 48, seed) if c != 1]
+            picture_files.write_folders(self.directory / folder, bars, ('left', 'right'))
+        self.assertIn('60 images of 2 classes, of 48 x 16 pixels', self.new('images', 'train', 'test'))
+        self.assertNotIn('cropType', (self.directory / 'my.cntk').read_text())
+        text = self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=4]]']).text
+        self.assertLess(support.final_results(text)['errs'][0], 0.05)
+
+    def test_jpeg_with_a_large_color_profile(self):
+        segment = b'\xff\xe2\xff\xff' + bytes(65533)
+        frame = b'\xff\xc0\x00\x11\x08\x00\x10\x00\x10\x03' + bytes(9)  # 16 x 16 pixels, 3 components
+        for name in ('a', 'b'):
+            (self.directory / 'all' / name).mkdir(parents=True)
+            (self.directory / 'all' / name / '1.jpg').write_bytes(b'\xff\xd8' + 2 * segment + frame + bytes(20))
+        self.assertIn('2 images of 2 classes, of 16 x 16 pixels', self.new('images', 'all'))
+
     def test_map_of_images(self):
         picture_files.write_folders(self.directory / 'all', picture_files.bars(30, size=80), ('a', 'b', 'c'))
         self.write('map.txt', ''.join(f'.../all/{"abc"[i % 3]}/{i}.png\t{i % 3}\n' for i in range(30)))
@@ -210,6 +228,48 @@ class NewTest(support.TrainerTest):
         self.write('t.csv', '2019,2020,kind\n' + '1,2,x\n3,4,y\n' * 9)  # titles that look like data
         self.assertIn("t.csv:1: error: the label 'kind' occurs in this line only", self.refused('table', 't.csv'))
 
+    def test_titles_that_are_numbers(self):
+        rows = ''.join(f'{i % 7}.5,{i % 5},0.5,{i % 3}.0\n' for i in range(30))
+        self.write('t.csv', '0,1,2,3\n' + rows)
+        self.assertIn("30 rows, 3 numbers each; '3' is one of 3 classes; line 1 holds the titles 0 to 3",
+                      self.new('table', 't.csv', 't.csv'))
+        self.assertEqual((self.directory / 'my.labels').read_text(), '0.0\n1.0\n2.0\n')
+        self.assertEqual((self.directory / 'my.cntk').read_text().count('headerLines = 1'), 2)
+        self.new('table', 't.csv', '--label', 3, '--force')
+        (self.directory / 'my.cntk').unlink()
+        for titles, word, number in (('2019,2020,b,y', 'b', '2019'), ('a,b,1,y', 'a', '1')):
+            self.write('t.csv', f'{titles}\n' + rows)
+            said = self.refused('table', 't.csv')
+            self.assertRegex(said, rf"t\.csv:1: error: column \d holds '{word}' in this line only")
+            self.assertIn(f"'{number}' is a number fix: begin each title with a letter", said)
+        self.write('t.csv', '10,20,30,40\n' + rows)
+        self.assertIn("t.csv:1: error: the label '40' occurs in this line only", self.refused('table', 't.csv'))
+        self.write('t.csv', 'id,inf,nan,y\n' + rows)  # words here
+        self.assertIn('30 rows', self.new('table', 't.csv', '--force'))
+
+    def test_labels_that_are_the_same_number(self):
+        self.write('t.csv', 'a,k\n' + '0.5,1\n0.7,2\n' * 9 + '0.6,1.0\n')
+        self.assertIn("t.csv:20: error: the label '1.0' is the same number as '1'", self.refused('table', 't.csv'))
+
+    def test_what_separates_columns(self):
+        """The delimiter is the one that leaves numbers, whatever else the titles hold. Numbers may have commas."""
+        self.write('t.tsv', 'a\tb c,d\ty\n' + '1\t2\tu\n3\t4\tv\n' * 9)
+        self.assertIn("18 rows, 2 numbers each; 'y' is one of 2 classes", self.new('table', 't.tsv', '--name', 'tabs'))
+        self.assertIn('customDelimiter = "\\t"', (self.directory / 'tabs.cntk').read_text())
+        for titles in ('', 'id;val;y\n'):
+            self.write('t.csv', titles + '1,5;2,5;u\n2,5;3;v\n' * 9)
+            self.assertRegex(self.new('table', 't.csv', '--force'), '18 rows, 2 numbers each; .* 2 classes; commas are decimal points')
+            config = (self.directory / 'my.cntk').read_text()
+            self.assertIn('customDelimiter = ";"\n        customDecimalPoint = ","', config)
+            self.run_trainer(['--dry-run', 'configFile=my.cntk'])
+        self.write('t.csv', '1, 2, u\n3, 4, v\n' * 9)
+        self.new('table', 't.csv', '--name', 'commas')
+        self.assertIn('customDelimiter = ","', (self.directory / 'commas.cntk').read_text())
+        (self.directory / 'my.cntk').unlink()
+        self.write('t.csv', 'a,b,y\n"1,000",2,u\n"2,000",3,v\n')
+        self.assertIn('t.csv:2: error: 4 columns with commas between them, and the first line has 3',
+                      self.refused('table', 't.csv'))
+
     def test_quoted_labels_with_blanks(self):
         self.write('t.csv', '1,"a "\n2," b"\n3," a"\n' * 10)
         self.assertIn('one of 2 classes', self.new('table', 't.csv'))
@@ -221,6 +281,22 @@ class NewTest(support.TrainerTest):
         self.assertIn('6 sentences of 12 words', self.new('text', 'book.txt'))
         self.assertEqual((self.directory / 'my.train.txt').read_text(),
                          ('</s> one two </s>\n' * 2 + '</s> </s>one two</s> </s>\n') * 2)
+
+    def test_text_with_form_feeds(self):
+        """The reader takes all control characters for blanks."""
+        self.write('plain.txt', 'one two three\n two one\n' * 4)
+        self.write('feeds.txt', '\fone two\x1fthree\n\f\n \f two one\v\n' * 4)
+        for name in ('plain', 'feeds'):
+            self.assertIn('8 sentences of 20 words', self.new('text', f'{name}.txt', '--name', name))
+        self.assertEqual(*((self.directory / f'{name}.words').read_text() for name in ('plain', 'feeds')))
+        self.run_trainer(['--dry-run', 'configFile=feeds.cntk'])
+
+    def test_text_too_short_to_test_on(self):
+        self.write('book.txt', 'one two\n' * 9)
+        self.assertIn('too few to test on every tenth', self.new('text', 'book.txt'))
+        self.assertNotIn('Test = [', (self.directory / 'my.cntk').read_text())
+        self.write('book.txt', 'one two\n' * 10)
+        self.assertIn('every tenth sentence is tested on', self.new('text', 'book.txt', '--force'))
 
     def test_maps_with_mistakes(self):
         self.pictures('all', ('a', 'b'))
