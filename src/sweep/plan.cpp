@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "config/text.h"
@@ -204,6 +205,8 @@ class PlanReader {
     }
     if (!(p.from < p.to) || !std::isfinite(p.to))
       fail(node.Mark(), fmt::format("the range of '{}' is empty", p.key), "from must be below to");
+    if (p.integer && std::ceil(p.from) > std::floor(p.to))
+      fail(node.Mark(), fmt::format("the range of '{}' holds no whole number", p.key), "integer: false");
     if (p.logarithmic && p.from <= 0) fail(node.Mark(), "a logarithmic range begins above 0", "from: 1e-5");
   }
 
@@ -225,19 +228,45 @@ double draw(std::uint64_t seed, std::uint64_t run, std::uint64_t parameter) {
 std::string drawn_value(const Parameter& p, double u) {
   if (!p.values.empty())
     return p.values[std::min(static_cast<std::size_t>(u * static_cast<double>(p.values.size())), p.values.size() - 1)];
-  const double v = p.logarithmic ? std::exp(std::log(p.from) + u * (std::log(p.to) - std::log(p.from)))
-                                 : p.from + u * (p.to - p.from);
-  return p.integer ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v);
+  // A whole number stands for all that are rounded to it, so the ends are drawn as often as the others.
+  const double least = std::ceil(p.from), most = std::floor(p.to);
+  const double from = p.integer ? least - 0.5 : p.from, to = p.integer ? most + 0.5 : p.to;
+  const double v =
+      p.logarithmic ? std::exp(std::log(from) + u * (std::log(to) - std::log(from))) : from + u * (to - from);
+  if (!p.integer) return fmt::format("{:.4g}", v);
+  return fmt::format("{:.0f}", std::clamp(std::round(v), least, most) + 0.0);  // 0, and not -0
 }
 
-std::string name_of(const Plan& plan, const Run& run) {
-  std::uint64_t h = 14695981039346656037u;
-  const auto add = [&](const std::string& text) {
-    for (const char c : text + '\n') h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+// The configs with all that they include, without comments and layout. What cannot be read is left to words_of.
+std::string text_of_configs(const Plan& plan) {
+  Problems problems;
+  config::Notices notices;
+  config::Loader loader(problems, notices);
+  std::string all;
+  const std::function<void(const config::TextPtr&)> add = [&](const config::TextPtr& text) {
+    if (!text) return;
+    std::istringstream words(text->clean);
+    for (std::string word; words >> word;) all += word + ' ';
+    for (const auto& [at, included] : text->includes) std::ranges::for_each(included, add);
   };
-  for (const auto& c : plan.configs) add(c);
-  for (const auto& a : plan.arguments) add(a);
-  for (const auto& [key, value] : run.values) add(key), add(value);
+  for (const std::string& names : plan.configs)
+    if (const config::TextPtr text = loader.text("config", names))
+      for (const config::TextRange& name : config::split_files({text, 0, names.size()}))
+        add(loader.file(std::string(name.view()), name.where()));
+  return all;
+}
+
+// Continues a hash (FNV-1a).
+std::uint64_t hash_of(const std::string& text, std::uint64_t h = 14695981039346656037u) {
+  for (const char c : text + '\n') h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return h;
+}
+
+// `h`: of the texts of the configs.
+std::string name_of(const Plan& plan, const Run& run, std::uint64_t h) {
+  for (const auto& c : plan.configs) h = hash_of(c, h);
+  for (const auto& a : plan.arguments) h = hash_of(a, h);
+  for (const auto& [key, value] : run.values) h = hash_of(value, hash_of(key, h));
   return fmt::format("run-{:08x}", static_cast<std::uint32_t>(h ^ (h >> 32)));
 }
 
@@ -258,6 +287,7 @@ std::vector<Run> make_runs(const Plan& plan) {
   }
   // Random draws repeat: until there are enough different ones, or no more are found.
   const std::int64_t draws = plan.method == Method::grid ? count : 100 * count + 1000;
+  const std::uint64_t configs = hash_of(text_of_configs(plan));
   std::vector<Run> runs;
   for (std::int64_t i = 0; i < draws && static_cast<std::int64_t>(runs.size()) < count; ++i) {
     Run run;
@@ -272,7 +302,7 @@ std::vector<Run> make_runs(const Plan& plan) {
         values[k] = drawn_value(p, draw(plan.seed, static_cast<std::uint64_t>(i), k));
     }
     for (std::size_t k = 0; k < values.size(); ++k) run.values.emplace_back(plan.parameters[k].key, values[k]);
-    run.name = name_of(plan, run);
+    run.name = name_of(plan, run, configs);
     run.folder = plan.output + "/" + run.name;
     if (std::ranges::none_of(runs, [&](const Run& r) { return r.name == run.name; })) runs.push_back(std::move(run));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan.h -- the file of `trainer sweep`: which runs there are. The same file gives the same runs, so a sweep that was
-// interrupted finds finished runs by the names of their folders.
+// plan.h -- the file of `trainer sweep`: which runs there are. The same file and configs give the same runs, so a sweep
+// that was interrupted finds finished runs by the names of their folders.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ Plan read_plan(const std::string& path);
 
 // One run of the sweep.
 struct Run {
-  std::string name;                                         // "run-1f03ab77": the same settings give the same name
+  std::string name;                                         // "run-1f03ab77": of the settings and the configs
   std::vector<std::pair<std::string, std::string>> values;  // parameter and value
   std::string folder;                                       // output/name
   std::string log() const { return folder + "/log"; }

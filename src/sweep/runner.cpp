@@ -117,7 +117,6 @@ class Pool {
       if (!is_done(plan_, runs_, job)) open.push_back(job);
     if (open.size() < jobs.size())
       say(fmt::format("{} of {} runs were done before", jobs.size() - open.size(), jobs.size()));
-    bool told = false;
     const auto ends = [&] { return signals > 0 || wrong_; };
     while (!active_.empty() || (!open.empty() && !ends())) {
       for (std::size_t tries = open.size(); !ends() && tries > 0 && !free_.empty(); --tries) {
@@ -126,7 +125,7 @@ class Pool {
         if (!begin(job)) open.push_back(job);
       }
       if (active_.empty() && !open.empty()) usleep(100'000);  // what a killed sweep left behind is ending
-      if (ends() && !told) stop_all(), told = true;
+      if (ends() && !stopping_) stop_all();
       if (signals > 1)
         for (Active& a : active_) a.process->kill_tree();
       for (Active& a : active_) look_at(a);
@@ -175,6 +174,7 @@ class Pool {
   void stop_all() {
     say(fmt::format("stops: {} runs save their state; the same command goes on later", active_.size()));
     for (Active& a : active_) a.process->send(SIGTERM);
+    stopping_ = true;
   }
 
   void look_at(Active& a) {
@@ -198,6 +198,8 @@ class Pool {
     free_.push_back(a.slot);
     const LogResult log = read_log(a.run->log());
     if (code == kPreempted) return stopped_ = true, say(fmt::format("{} has saved its state", a.run->name));
+    if (stopping_ && (code == 128 + SIGTERM || code == 128 + SIGINT))  // before it had a handler of signals
+      return stopped_ = true, say(fmt::format("{} was stopped before it began to train", a.run->name));
     if (signals > 1 && code != kDone) return say(fmt::format("{} was killed", a.run->name));
     if (code != kDone) {
       write_ended(*a.run, {code, all_seconds});
@@ -223,7 +225,8 @@ class Pool {
   std::vector<std::size_t> free_;
   std::vector<Active> active_;
   std::optional<ConfigError> wrong_;
-  bool stopped_ = false;  // a run was stopped, and goes on when the sweep is started again
+  bool stopping_ = false;  // runs under way have got SIGTERM
+  bool stopped_ = false;   // a run was stopped, and goes on when the sweep is started again
 };
 
 }  // namespace

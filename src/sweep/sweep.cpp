@@ -177,6 +177,19 @@ void write_page(const Plan& plan, const std::vector<Row>& rows) {
   std::fprintf(stderr, "sweep: %s%s", report.exit_code() == 0 ? "" : "no page: ", said.c_str());
 }
 
+// Counts the folders of other runs, such as those of the config before it was edited. The page shows them, too.
+void note_other_runs(const Plan& plan, const std::vector<Run>& runs) {
+  std::size_t others = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(plan.output)) {
+    const std::string name = entry.path().filename().string();
+    others += name.starts_with("run-") && std::ranges::find(runs, name, &Run::name) == runs.end();
+  }
+  if (others > 0)
+    std::fprintf(stderr,
+                 "sweep: '%s' has %zu run%s of other settings or of an edited config; the table leaves them out\n",
+                 plan.output.c_str(), others, others == 1 ? "" : "s");
+}
+
 using Carry = bool (*)(const Plan&, const std::vector<Run>&, const std::vector<Job>&);
 
 bool run_all(const Plan& plan, const std::vector<Run>& runs, Carry carry) {
@@ -222,6 +235,7 @@ int carry_out(const Words& w) {
   const std::vector<Run> runs = make_runs(plan);
   words_of(plan, runs[0], 0);  // finds mistakes in the config
   std::filesystem::create_directories(plan.output);
+  if (w.only < 0) note_other_runs(plan, runs);
   if (w.table) return print_table(plan, rows_of(plan, runs)), 0;
   watch_signals();
   if (w.only >= 0) {  // a task of an array

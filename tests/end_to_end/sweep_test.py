@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """trainer sweep: the runs of a grid, random and halving sweeps; a sweep that is killed repeats no run that had ended; Slurm arrays."""
+import collections
 import csv
 import os
 import re
@@ -192,6 +193,50 @@ class SweepTest(support.TrainerTest):
         result = run.wait()
         self.assertEqual(result.code, 75, str(result))
         self.assertIn('has saved its state', result.stderr)
+
+    def test_a_signal_before_a_run_has_a_handler(self):
+        """It ends the run, which has not failed."""
+        self.write('sweep.yaml', GRID + 'parallel: 1\narguments: ["Train=[SGD=[maxEpochs=100000]]"]\n')
+        run = support.Run(self.directory, ['sweep', 'sweep.yaml'], None)
+        self.addCleanup(run.close)
+        while run.running() and ' begins ' not in run.output()[1]:
+            time.sleep(0.002)
+        run.process.terminate()
+        result = run.wait()
+        self.assertEqual(result.code, 75, str(result))
+        self.assertNotIn('failed', result.stderr + result.stdout)
+        self.assertEqual(list(self.directory.glob('out/run-*/ended')), [])
+
+    def test_an_edited_config(self):
+        """Gives other runs; a comment does not."""
+        text = 'config: run.cntk\nparameters: {hidden: [3]}\narguments: [command=Train]\noutput: out\n'
+        self.sweep(text)
+        config = (self.directory / 'run.cntk').read_text(encoding='utf-8')
+        self.write('run.cntk', '# a comment\n' + config.replace('maxEpochs', '  maxEpochs') + '\n')
+        self.assertIn('1 of 1 runs were done before', self.sweep(text).stderr)
+        before = self.table()[0]
+        self.assertEqual(before['epochs'], '3')
+        self.write('run.cntk', 'include=more.cntk\n' + re.sub(r'maxEpochs *= *3', 'maxEpochs = $epochs$', config))
+        for epochs in ('2', '1'):
+            self.write('more.cntk', f'epochs = {epochs}\n')
+            result = self.sweep(text)
+            self.assertNotIn('done before', result.stderr)
+            self.assertRegex(result.stderr, r"sweep: 'out' has \d runs? of other settings or of an edited config;")
+            self.assertEqual([r['epochs'] for r in self.table()], [epochs])
+        self.assertNotEqual(self.table()[0]['run'], before['run'])
+
+    def test_whole_numbers_are_drawn_equally_often(self):
+        text = ('config: run.cntk\nmethod: random\nruns: 400\noutput: out\nparameters:\n'
+                '  hidden: {from: %s, integer: true}\n'
+                '  Train.SGD.learningRatesPerMB: {from: 0.01, to: 1, scale: log}\n')
+        self.sweep(text % '2, to: 5', '--table')
+        counts = collections.Counter(r['hidden'] for r in self.table())
+        self.assertEqual(set(counts), {'2', '3', '4', '5'})
+        self.assertTrue(all(80 < n < 120 for n in counts.values()), counts)
+        self.sweep(text % '0.5, to: 4.5, scale: log', '--table')
+        self.assertEqual({r['hidden'] for r in self.table()}, {'1', '2', '3', '4'})
+        self.assertIn("the range of 'hidden' holds no whole number",
+                      self.sweep(text % '1.2, to: 1.8', '--table', expect=2).stderr)
 
     def test_random_runs_depend_on_the_seed_alone(self):
         text = '''
