@@ -75,9 +75,12 @@ Setting sgd(const Record& command) {
   Problems reported;
   config::Notices ignored;
   SgdOptions o = read_sgd_options(block, reported, ignored);
-  return {"SGD", {}, block.where(), true, true, false, config::effective_settings(block, [&](config::Fields& f) {
-            o.describe(f);
-          })};
+  Setting s{"SGD", {}, block.where(), true, true, false, config::effective_settings(block, [&](config::Fields& f) {
+              o.describe(f);
+            })};
+  if (!block.has_own("modelPath"))  // inherited: the path of the command's own model
+    std::erase_if(s.members, [](const Setting& m) { return config::equal_keys(m.key, "modelPath"); });
+  return s;
 }
 
 Setting reader(const Record& command, const char* key, const std::string& action) {
@@ -115,6 +118,13 @@ bool is_read_inside(const std::vector<Setting>& all, const std::string& key) {
   });
 }
 
+// Whether a block has the key, set or by default. A setting of that name around the block is for the block, not for an
+// action.
+bool is_known_inside(const std::vector<Setting>& all, const std::string& key) {
+  return std::ranges::any_of(
+      all, [&](const Setting& s) { return config::equal_keys(s.key, key) || is_known_inside(s.members, key); });
+}
+
 // Scripts in languages of their own, whose variables may be any setting around them.
 bool has_script(const Record& command, const std::vector<std::string>& actions) {
   return command.has("NDLNetworkBuilder") ||
@@ -136,7 +146,9 @@ void drop_repeated(std::vector<Setting>& all, std::vector<const std::vector<Sett
   around.pop_back();
 }
 
-Setting command_block(const Record& command, const std::string& name, bool once) {
+// `outside`: receives the SGD and reader blocks that stand outside the command. Printed inside, they would inherit from
+// the command what they do not set.
+Setting command_block(const Record& command, const std::string& name, bool once, std::vector<Setting>& outside) {
   const std::vector<std::string> actions = actions_in(command);
   Setting s{name, {}, command.where(), true};
   if (const auto own = config::written_setting(command, "action")) s.members.push_back(*own);
@@ -149,17 +161,20 @@ Setting command_block(const Record& command, const std::string& name, bool once)
     trains = trains || entry->names[0] == "train";
     add(s.members, config::effective_settings(command, entry->describe, config::Unknown::drop));
   }
-  if (trains && command.is_block("SGD")) s.members.push_back(sgd(command));
+  const auto to = [&](const char* key) -> std::vector<Setting>& { return command.has_own(key) ? s.members : outside; };
+  if (trains && command.is_block("SGD")) add(to("SGD"), {sgd(command)});
   for (const char* key : kBuilders)
     if (config::written_setting(command, key)) s.members.push_back(builder(command, key));
   for (const char* key : {"reader", "cvReader"})
     if (command.is_block(key) && (key[0] == 'r' || trains))
-      s.members.push_back(reader(command, key, key[0] == 'c' ? "cv" : first));
+      add(to(key), {reader(command, key, key[0] == 'c' ? "cv" : first)});
   // What an action looks up by itself, such as the block `writer`.
   const bool script = has_script(command, actions);
-  for (Setting& own : config::written_settings(command))
-    if ((script || !config::is_variable(command, own.key)) && (once || !is_read_inside(s.members, own.key)))
-      add(s.members, {std::move(own)});
+  for (Setting& own : config::written_settings(command)) {
+    const bool for_blocks = own.block ? is_read_inside(s.members, own.key)
+                                      : is_known_inside(s.members, own.key) || is_known_inside(outside, own.key);
+    if ((script || !config::is_variable(command, own.key)) && (once || !for_blocks)) add(s.members, {std::move(own)});
+  }
   return s;
 }
 
@@ -180,7 +195,9 @@ std::vector<Setting> effective_config(const Record& top, const config::TopLevel&
     if (!top.is_block(name)) continue;
     const Record command = top.block(name);
     script = script || has_script(command, command.strings("action"));
-    Setting& block = blocks.emplace_back(command_block(command, name, once));
+    std::vector<Setting> outside;
+    Setting& block = blocks.emplace_back(command_block(command, name, once, outside));
+    add(once ? all : block.members, std::move(outside));
     for (const char* key : kBuilders) {
       if (command.has_own(key) || !top.has_own(key) || (!once && !builds_inherited_network(command))) continue;
       Setting network = builder(top, key);
