@@ -123,19 +123,21 @@ void name_runs(std::vector<RunData>& runs) {
 }  // namespace
 
 std::vector<RunData> read_runs(const std::vector<std::string>& folders) {
-  std::vector<RunData> runs;
+  std::vector<Found> all;
   std::vector<PlanData> plans;  // named on their own: for all runs
   for (const auto& folder : folders) {
-    Found found = found_in(folder);
-    for (RunData& run : found.runs) {
-      for (const PlanData& plan : found.plans) add_prediction(run, plan);
-      runs.push_back(std::move(run));
-    }
+    const Found& found = all.emplace_back(found_in(folder));
     if (found.runs.empty()) plans.insert(plans.end(), found.plans.begin(), found.plans.end());
   }
+  std::vector<RunData> runs;
+  for (Found& found : all) {
+    found.plans.insert(found.plans.end(), plans.begin(), plans.end());
+    for (RunData& run : found.runs) {
+      add_prediction(run, found.plans);
+      runs.push_back(std::move(run));
+    }
+  }
   if (runs.empty()) throw Error("report: only plans are named\nfix: name the folders of runs as well");
-  for (RunData& run : runs)
-    for (const PlanData& plan : plans) add_prediction(run, plan);
   name_runs(runs);
   return runs;
 }

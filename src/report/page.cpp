@@ -234,12 +234,6 @@ std::string rank_table(const std::vector<RunData>& runs) {
          rows + "</tbody></table></div>\n";
 }
 
-std::string setting_of(const RunData& run, const std::string& key) {
-  for (const auto& [k, value] : run.settings)
-    if (k == key) return value;
-  return {};
-}
-
 // Settings side by side. What differs between runs is marked.
 std::string settings(const std::vector<RunData>& runs) {
   std::vector<std::string> keys;
@@ -251,11 +245,10 @@ std::string settings(const std::vector<RunData>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i)
     head += fmt::format("<th><i class='swatch c{}'></i> {}</th>", color_of(i), html_text(runs[i].name));
   for (const auto& key : keys) {
-    const std::string first = setting_of(runs[0], key);
-    const bool differs =
-        std::any_of(runs.begin(), runs.end(), [&](const auto& r) { return setting_of(r, key) != first; });
+    const std::string first = runs[0].setting(key);
+    const bool differs = std::any_of(runs.begin(), runs.end(), [&](const auto& r) { return r.setting(key) != first; });
     rows += fmt::format("<tr{}><td>{}</td>", differs ? " class='differs'" : "", html_text(key));
-    for (const RunData& run : runs) rows += fmt::format("<td class='text'>{}</td>", html_text(setting_of(run, key)));
+    for (const RunData& run : runs) rows += fmt::format("<td class='text'>{}</td>", html_text(run.setting(key)));
     rows += "</tr>\n";
   }
   return fmt::format(

@@ -152,6 +152,12 @@ Result& RunData::result(const std::string& name) {
   return results.back();
 }
 
+std::string RunData::setting(const std::string& name) const {
+  for (const auto& [key, value] : settings)
+    if (key == name) return value;
+  return {};
+}
+
 RunData read_metrics(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw Error(fmt::format("report: '{}' cannot be read", path));

@@ -1,41 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what trainer plan --json writes, and finds the line that predicts a run.
-#include <strings.h>
+#include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "base/pattern.h"
 #include "report/run_data.h"
 #include "tutti/error.h"
 
 namespace tutti::report {
 namespace {
 
-// Keys and words are spelled as the user did.
-bool same_word(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
-
-// Of the SGD block, as the metrics hold it.
-std::string option_of(const RunData& run, const std::string& key) {
-  for (const auto& [name, value] : run.settings)
-    if (same_word(name, key))
-      return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
-  return {};
-}
-
-// The method of a run in the words of a plan.
+// The method of a run in the words of a plan, from "DataParallelSGD on 2 ranks, gradients in 1 bit through ...".
 PlannedMethod method_of(const RunData& run) {
-  PlannedMethod m{option_of(run, "ParallelTrain: parallelizationMethod"), "32",
-                  std::atoi(option_of(run, "ranks").c_str()), 0};
-  if (m.ranks <= 1) return {"none", "-", 1, 0};
-  const bool at_servers = same_word(m.method, "DataParallelASGD") || same_word(m.method, "ASGD");
-  if (at_servers) m.method = "DataParallelASGD";
-  for (const std::string& block : {m.method, at_servers ? "ASGD" : m.method})
-    for (const char* key : {"exchangeBits", "gradientBits"})
-      if (const auto bits = option_of(run, "ParallelTrain: " + block + ": " + key); !bits.empty()) m.bits = bits;
-  if (same_word(m.method, "ASA"))
-    m.method = same_word(option_of(run, "ParallelTrain: ASA: exchange"), "weights") ? "ASA of weights"
-                                                                                    : "ASA of gradients";
+  static const Pattern bits(R"( in (?:([0-9:]+) bits?|(b?)float16))");
+  const int ranks = std::atoi(run.setting("ranks").c_str());
+  if (ranks == 1) return {"none", "-", 1, 0};
+  std::string exchange = run.setting("exchange");
+  if (const auto later = exchange.find(", then "); later != exchange.npos) exchange.erase(0, later + 7);
+  PlannedMethod m{exchange.substr(0, exchange.find(' ')), "32", ranks, 0};
+  if (m.method == "ASA")
+    m.method = exchange.find("weights exchanged") == exchange.npos ? "ASA of gradients" : "ASA of weights";
+  if (const auto found = bits.search(exchange))
+    m.bits = !(*found)[1].empty() ? (*found)[1] : (*found)[2].empty() ? "16" : "bf16";
   return m;
 }
 
@@ -66,12 +55,18 @@ PlanData read_plan(const std::string& path) {
   return plan;
 }
 
-void add_prediction(RunData& run, const PlanData& plan) {
-  if (run.predicted > 0) return;
+void add_prediction(RunData& run, const std::vector<PlanData>& plans) {
+  if (run.predicted > 0 || plans.empty()) return;
   const PlannedMethod mine = method_of(run);
-  for (const PlannedMethod& m : plan.methods)
-    if (same_word(m.method, mine.method) && same_word(m.bits, mine.bits) && m.ranks == mine.ranks)
-      run.predicted = m.samples_per_second, run.predicted_by = plan.source;
+  for (const PlanData& plan : plans)
+    for (const PlannedMethod& m : plan.methods)
+      if (m.method == mine.method && m.bits == mine.bits && m.ranks == mine.ranks) {
+        run.predicted = m.samples_per_second, run.predicted_by = plan.source;
+        return;
+      }
+  const std::string exchange = run.setting("exchange");
+  run.notes.push_back(fmt::format("'{}': no plan has a line for its exchange: {}", run.source,
+                                  exchange.empty() ? "unknown" : exchange));
 }
 
 }  // namespace tutti::report

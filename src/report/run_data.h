@@ -45,6 +45,7 @@ struct RunData {
   std::string predicted_by;  // the file of the plan, or "auto"
 
   Result& result(const std::string& name);
+  std::string setting(const std::string& name) const;           // "" if the run has none of that name
   bool lacks_logs() const { return ranks.size() < all_ranks; }  // of other ranks
 };
 
@@ -65,8 +66,9 @@ struct PlanData {
 };
 bool is_plan(const std::string& path);
 PlanData read_plan(const std::string& path);
-// Sets `predicted` of the run from the plan's line for its method, bits and number of ranks, unless it is already set.
-void add_prediction(RunData&, const PlanData&);
+// Sets `predicted` of the run, unless it is already set, from the first plan that has a line for its method, bits and
+// number of ranks. Notes if none has.
+void add_prediction(RunData&, const std::vector<PlanData>&);
 
 // The runs in a folder, or that of a file. Throws Error if there are none.
 std::vector<RunData> read_runs(const std::vector<std::string>& folders);

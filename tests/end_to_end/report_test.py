@@ -367,19 +367,32 @@ class ReportTest(support.TrainerTest):
         self.assertIn(': 1 run\n', self.report('runs').stdout)
         self.assertIn('has neither metrics nor a log', self.report('runs/sim.jsonl', expect=2).stderr)
 
-    def test_predictions_for_any_spelling(self):
-        """Of methods and bits, and ASGD for DataParallelASGD."""
-        plan = (('DataParallelSGD', '1', 700), ('ASA of weights', '32', 650), ('DataParallelASGD', 'bf16', 600))
-        self.write('plan.jsonl', ''.join(json.dumps({'event': 'plan', 'samples': 0, 'ranks': 2, 'method': method, 'bits': bits,
-                                                     'measures': {'samples_per_second': speed}}) + '\n' for method, bits, speed in plan))
-        for method, block, speed in (('dataparallelsgd', 'DataParallelSGD = [\n gradientBits = 1\n]', '700'), ('"asa"', 'asa = [\n exchange = Weights\n]', '650'),
-                                     ('asgd', 'ASGD = [\n exchangeBits = BF16\n]', '600')):
-            self.metrics('run.jsonl', [(1, 1.0)])
-            file = self.directory / 'run.jsonl'
-            options = f'ParallelTrain = [\n parallelizationMethod = {method}\n {block}\n]\n'
-            file.write_text(file.read_text().replace('"ranks":1', '"ranks":2', 1).replace('"options":""', '"options":' + json.dumps(options)))
-            self.report('run.jsonl', 'plan.jsonl')
-            self.assertTrue(any(len(row) == 5 and row[1] == speed for row in self.page().rows), method)
+    def test_predictions_by_the_exchange(self):
+        """That a log or metrics name: the method, its bits and the number of ranks are those of a line of the plan."""
+        plan = (('none', '-', 1, 500), ('DataParallelSGD', '1', 2, 700), ('DataParallelSGD', '16', 2, 720), ('ASA of weights', '32', 2, 650), ('ASA of gradients', '32', 2, 660),
+                ('ModelAveragingSGD', '4', 2, 800), ('DataParallelASGD', 'bf16', 2, 600))
+        self.write('runs/plan.jsonl', ''.join(json.dumps({'event': 'plan', 'samples': 0, 'ranks': ranks, 'method': method, 'bits': bits,
+                                                          'measures': {'samples_per_second': speed}}) + '\n' for method, bits, ranks, speed in plan))
+        for ranks, exchange, speed in ((1, 'no exchange', '500'), (2, 'no exchange', None), (2, 'DataParallelSGD on 2 ranks, gradients in 1 bit through shared memory', '700'),
+                                       (2, 'no exchange before epoch 2, then DataParallelSGD on 2 ranks, gradients in 16 bits', '720'),
+                                       (2, 'ASA on 2 ranks, weights exchanged after every minibatch in 32 bits: mean by samples', '650'),
+                                       (2, 'ASA on 2 ranks, gradients summed by the MPI library', '660'), (3, 'ASA on 3 ranks, gradients summed by the MPI library', None),
+                                       (2, 'ModelAveragingSGD on 2 ranks, weights exchanged every 64 samples of all in 2 fragments in 4 bits: mean by samples', '800'),
+                                       (2, 'DataParallelASGD with 2 workers and 2 servers beside them, deltas pushed after every minibatch in bfloat16, asynchronously', '600'),
+                                       (2, '2 groups of 1 rank: between them DataParallelSGD on 2 ranks, gradients in 1 bit; within them no exchange', None), (0, None, None)):
+            for log in (True, False) if ranks else (True,):
+                with self.subTest(exchange=exchange, ranks=ranks, log=log):
+                    (self.directory / 'runs/run.jsonl').unlink(missing_ok=True)
+                    self.write('runs/run.log', (f'Effective settings:\n  ranks      {ranks} on 1 host (rank 0 on a)\nTrain, action train\n  exchange   {exchange}\n'
+                                                '# Train command (train action)\n' if ranks else '') + CNTK_LOG)
+                    if not log:
+                        self.metrics('runs/run.jsonl', [(1, 1.0)])
+                        file = self.directory / 'runs/run.jsonl'
+                        file.write_text(file.read_text().replace('"ranks":1', f'"ranks":{ranks}', 1).replace('"settings":""', f'"settings":"  exchange   {exchange}"'))
+                    result = self.report('runs')
+                    rows = [row[1] for row in self.page().rows if len(row) == 5 and re.fullmatch(r'\d+\.\d\d', row[3])]
+                    self.assertEqual(rows, [speed] if speed else [], result.text)
+                    self.assertEqual(f'no plan has a line for its exchange: {exchange or "unknown"}' in result.stderr, speed is None, result.text)
 
     def test_mistakes(self):
         (self.directory / 'empty').mkdir()
