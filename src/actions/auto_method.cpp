@@ -48,12 +48,7 @@ std::vector<AutoTraining> trainings_with_auto(const config::CommandLine& line, c
 }
 
 std::vector<Candidate> admitted(const AutoTraining& t, int ranks) {
-  std::vector<Candidate> all = candidates(t.sgd, ranks);
-  std::erase_if(all, [&](const Candidate& c) {
-    return *c.allowed_by != 0 &&
-           std::ranges::find(t.options.parallel.auto_allow, c.allowed_by) == t.options.parallel.auto_allow.end();
-  });
-  return all;
+  return candidates_of_auto(t.sgd, ranks, t.options.parallel.auto_allow);
 }
 
 std::string candidate_name(const Candidate& c) {

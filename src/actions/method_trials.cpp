@@ -50,7 +50,8 @@ double on_first_rank(Communicator& world, const Part& part) {
 // Whether the config's own ParallelTrain has the method's block, and in how many bits it exchanges.
 std::pair<bool, std::string> block_of(const config::Record& sgd, const char* method) {
   const bool given = sgd.is_block("ParallelTrain") && sgd.block("ParallelTrain").is_block(method);
-  return {given, given ? sgd.block("ParallelTrain").block(method).string("exchangeBits", "32") : "32"};
+  return {given,
+          given ? config::to_lower(sgd.block("ParallelTrain").block(method).string("exchangeBits", "32")) : "32"};
 }
 
 // `default` takes back what the config's own block may say, which these bits exclude.
@@ -118,6 +119,15 @@ std::vector<Candidate> candidates(const config::Record& sgd, int ranks) {
           blocks<BlockMomentumOptions>(sgd, ranks),
           elastic(sgd),
           servers(sgd)};
+}
+
+std::vector<Candidate> candidates_of_auto(const config::Record& sgd, int ranks,
+                                          const std::vector<std::string>& allowed) {
+  std::vector<Candidate> all = candidates(sgd, ranks);
+  std::erase_if(all, [&](const Candidate& c) {
+    return *c.allowed_by != 0 && std::ranges::find(allowed, c.allowed_by) == allowed.end();
+  });
+  return all;
 }
 
 bool trains(const config::Record& command) {

@@ -27,6 +27,9 @@ struct Candidate {
 };
 // `sgd`: the config's own settings, whose periods count.
 std::vector<Candidate> candidates(const config::Record& sgd, int ranks);
+// Those that `auto` may take with these words of autoAllow.
+std::vector<Candidate> candidates_of_auto(const config::Record& sgd, int ranks,
+                                          const std::vector<std::string>& allowed);
 
 bool trains(const config::Record& command);
 // The command that trains, or the first one.

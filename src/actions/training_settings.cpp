@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "actions/method_trials.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "parallel/advice.h"
@@ -85,14 +87,25 @@ void note_unchecked_messages(const ActionContext& context, const Training& t) {
     context.notice("faultHook: flipMessage has no effect: no message carries a checksum. fix: messageChecksums = all");
 }
 
+// `auto` may take the methods of some blocks, so these are no mistake whatever it has chosen.
+std::vector<std::string> unused_by_auto(const ActionContext& context, ParallelTrainOptions options) {
+  for (const Candidate& c : candidates_of_auto(context.command.block("SGD"), context.world->size(), options.auto_allow))
+    std::erase_if(options.unused_blocks,
+                  [method = std::string_view(c.method)](const auto& block) { return method.starts_with(block); });
+  options.automatic = true;
+  return unused_settings(options);
+}
+
 // Those of ParallelTrain, and others that need it.
 void note_unused_parallel(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
   const char* const method = name_of(parallel.method);
-  for (std::string& line : unused_settings(parallel)) context.notice(std::move(line));
+  for (std::string& line : t.choice.method.empty() ? unused_settings(parallel) : unused_by_auto(context, parallel))
+    context.notice(std::move(line));
   if (!parallel.auto_allow.empty() && !parallel.automatic && t.choice.method.empty())
     context.notice("autoAllow has no effect without parallelizationMethod = auto");
-  if (t.sgd.faults.verify_replicas > 0 &&
+  const bool alike_in_groups = parallel.groups.any() && parallel.inside().sums_gradients();
+  if (t.sgd.faults.verify_replicas > 0 && !alike_in_groups &&
       (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
     context.notice(fmt::format(
         "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));

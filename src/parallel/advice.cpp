@@ -67,7 +67,8 @@ void unused_blocks(const ParallelTrainOptions& o, Lines& lines) {
   if (blocks.empty()) return;
   lines.push_back(fmt::format("{}: the block{} {} {} no effect with parallelizationMethod = {}",
                               o.depth == 0 ? "ParallelTrain" : "insideGroups", blocks.size() == 1 ? "" : "s",
-                              fmt::join(blocks, ", "), blocks.size() == 1 ? "has" : "have", name_of(o.method)));
+                              fmt::join(blocks, ", "), blocks.size() == 1 ? "has" : "have",
+                              o.automatic ? "auto" : name_of(o.method)));
 }
 
 // Of all methods.

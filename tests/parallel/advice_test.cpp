@@ -35,6 +35,8 @@ TEST(UnusedSettings, BlocksOfOtherMethodsAtEveryLevel) {
   EXPECT_THAT(unused_settings(read("parallelizationMethod=EASGD;EASGD=[period=2];ASA=[];DataParallelSGD=[]")),
               ElementsAre("ParallelTrain: the blocks DataParallelSGD, ASA have no effect with parallelizationMethod = "
                           "EASGD"));
+  EXPECT_THAT(unused_settings(read("parallelizationMethod=auto;EASGD=[period=2]")),
+              ElementsAre("ParallelTrain: the block EASGD has no effect with parallelizationMethod = auto"));
   const std::string groups = "parallelizationMethod=EASGD;groups=n:2;insideGroups=[parallelizationMethod=";
   EXPECT_THAT(unused_settings(read(groups + "DataParallelSGD;ModelAveragingSGD=[blockSize=5]]")),
               ElementsAre("insideGroups: the block ModelAveragingSGD has no effect with parallelizationMethod = "
