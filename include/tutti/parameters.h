@@ -82,6 +82,8 @@ struct Slice {
   // Under model parallelism: this rank holds only this part, `shape`, of the parameter, and its gradient is complete
   // without an exchange.
   std::optional<ParameterShard> shard = std::nullopt;
+  // At a parameter server, which holds runs of columns: the element at o is that at o + shift of the whole model.
+  std::size_t shift = 0;
   std::size_t size() const { return rows * columns; }
   std::size_t sparse_row_count() const { return sparse_by_row ? rows : columns; }
   std::size_t sparse_row_size() const { return sparse_by_row ? columns : rows; }

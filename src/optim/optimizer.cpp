@@ -137,7 +137,8 @@ class RuleOptimizer final : public Optimizer {
   double* squares_of(std::size_t slice) { return reinterpret_cast<double*>(sums_.data()) + 3 * slice; }
   double* global_squares() { return squares_of(p_->slices.size()); }
 
-  // Of a parameter that several ranks hold parts of: the sums over all parts.
+  // Of a parameter that several ranks hold parts of: the sums over all parts. Collective, so updates of such parameters
+  // come when backward is over on this rank, in the order of the slices (train/gradient_reduction.h).
   void sum_parts(std::size_t slice, std::span<double> sums) {
     const auto& shard = p_->slices[slice].shard;
     if (!shard || shard->single) return;
@@ -210,7 +211,8 @@ class RuleOptimizer final : public Optimizer {
 
   void after_rule(const Slice& s, const Run& r) {
     float* w = p_->weights.data() + r.offset;
-    if (options_.noise > 0) k_->run(Noise{w, options_.noise, static_cast<std::uint64_t>(updates_), r.offset}, r.count);
+    if (options_.noise > 0)
+      k_->run(Noise{w, options_.noise, static_cast<std::uint64_t>(updates_), r.offset + s.shift}, r.count);
     const double l1 = step_.learning_rate * s.learning_rate_multiplier * options_.l1 * s.regularization_multiplier *
                       static_cast<double>(step_.columns);
     if (l1 > 0) k_->run(Shrink{w, static_cast<float>(l1)}, r.count);

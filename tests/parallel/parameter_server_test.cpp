@@ -140,10 +140,11 @@ Outcome train(const Course& run, const ParallelTrainOptions& o) {
 }
 
 std::vector<OptimizerOptions> optimizers() {
-  std::vector<OptimizerOptions> all(4);
+  std::vector<OptimizerOptions> all(5);
   all[1].rule = UpdateRule::adam;
   all[2].rule = UpdateRule::adagrad;  // its mean is of whole parameters
   all[3].nesterov = true, all[3].l2 = 0.001, all[3].clipping_per_sample = 0.01, all[3].clip_by_truncation = false;
+  all[4].noise = 0.125;  // a function of the weight's position in the whole model
   return all;
 }
 

@@ -98,7 +98,7 @@ ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, st
     : plan_(plan), codec_(std::move(codec)), rule_(std::move(rule)), gathers_(gathers) {
   for (const ServerShardRun& run : plan_.runs) {
     Slice slice = flat.slices[run.slice];
-    slice.offset = run.local;
+    slice.offset = run.local, slice.shift = run.offset - run.local;
     slice.rows = run.rows, slice.columns = run.columns;
     slice.shape.dims = {run.rows, run.columns};
     p_.chunks.push_back({p_.slices.size(), 0, run.columns});
