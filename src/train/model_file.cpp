@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <ostream>
@@ -128,11 +129,15 @@ graph::Graph read_cntk_graph(const std::string& path) {
   return std::move(model.graph);
 }
 
-void read_starts(const ContainerReader& r, graph::Graph& graph, const std::string& kind) {
+// Of nodes with at most `most` values.
+void read_starts(const ContainerReader& r, graph::Graph& graph, const std::string& kind,
+                 std::size_t most = std::numeric_limits<std::size_t>::max()) {
   for (graph::Node& node : graph.nodes) {
     const std::string name = kind + node.name;
     if (!r.has(name)) continue;
-    auto values = std::make_shared<std::vector<float>>(shape_of(r.find(name, EntryType::floats)).elements());
+    const std::size_t size = shape_of(r.find(name, EntryType::floats)).elements();
+    if (size > most) continue;
+    auto values = std::make_shared<std::vector<float>>(size);
     r.floats(name, *values);
     node.start = std::move(values);
   }
@@ -162,11 +167,13 @@ graph::Graph read_trained(const std::string& path, std::string_view kind) {
   return graph;
 }
 
-// Without the values that load_values() reads.
+// Without the values that load_values() reads, except single ones: how a network is built depends on constants such as
+// the 1 of a GRU (graph/recognize_gru.cpp), and the file may hold another number than the description.
 graph::Graph read_description(const std::string& path, std::string_view kind) {
   if (!cntk::is_model(path)) {
     const ContainerReader r(path, kind);
     graph::Graph graph = parse_graph(r.text("graph"), path);
+    read_starts(r, graph, prefix, 1);
     read_starts(r, graph, unused);
     // The model has the values; the file that they began from may be gone.
     for (graph::Node& node : graph.nodes)
@@ -175,7 +182,8 @@ graph::Graph read_description(const std::string& path, std::string_view kind) {
     return graph;
   }
   graph::Graph graph = cntk::read_model(path).graph;
-  for (const std::size_t n : graph::evaluation_order(graph, graph::roots_of(graph, {}))) graph.nodes[n].start = nullptr;
+  for (const std::size_t n : graph::evaluation_order(graph, graph::roots_of(graph, {})))
+    if (auto& start = graph.nodes[n].start; start && start->size() > 1) start = nullptr;
   return graph;
 }
 

@@ -130,8 +130,11 @@ std::string written_gru(const std::string& reset = "d .* r1", const std::string&
          " - z1); z = DenseLayer {2} (h); ce = CrossEntropyWithSoftmax (labels, z); criterionNodes = (ce); " + more;
 }
 
-bool is_recognized(const std::string& text) {
+// `constant`: what a model file holds in the place of 1.
+bool is_recognized(const std::string& text, float constant = 1) {
   graph::Graph g = parsed("{ " + text + " }");
+  for (graph::Node& n : g.nodes)
+    if (graph::number(n, "value", 0) == 1) n.start = std::make_shared<std::vector<float>>(1, constant);
   std::vector<std::size_t> roots = g.criteria;
   roots.insert(roots.end(), g.evaluations.begin(), g.evaluations.end());
   const auto order = graph::evaluation_order(g, roots);
@@ -155,6 +158,7 @@ TEST(WrittenGRU, IsRecognized) {
 // What looks like one and is another thing, and values that somebody wants to see.
 TEST(WrittenGRU, OthersStayLoops) {
   EXPECT_FALSE(is_recognized(written_gru("d .* r1", "2")));
+  EXPECT_FALSE(is_recognized(written_gru(), 0.842f));
   EXPECT_FALSE(is_recognized(written_gru("d .* r1 .* r1")));
   EXPECT_FALSE(is_recognized(written_gru("c2 .* r1", "1", "c2 = PastValue (0, c1)")));
   EXPECT_FALSE(is_recognized(written_gru("d .* r1", "1", "evaluationNodes = (SumElements (z1))")));

@@ -78,6 +78,24 @@ TEST(ModelFile, NeedsNoFileOfInitialValues) {
   EXPECT_NO_THROW(Network(load_graph(d / "m"), NetworkOptions{}));
 }
 
+// What a network computes may depend on a constant, which `trainer import` may have changed.
+TEST(ModelFile, TheDescriptionHasSingleValues) {
+  const Directory d;
+  SmallModel m;
+  m.graph.nodes.push_back({"one",
+                           "LearnableParameter",
+                           {},
+                           {{"dims", std::vector<double>{1}}, {"init", std::string("fixedValue")}, {"value", 1.0}},
+                           {}});
+  float changed = 0.842f;
+  m.view.values.push_back({"one", {{1}}, {&changed, 1}});
+  save_model(d / "m", m.view);
+  const graph::Graph g = load_graph(d / "m");
+  ASSERT_TRUE(g.nodes.back().start);
+  EXPECT_EQ(*g.nodes.back().start, std::vector<float>{changed});
+  EXPECT_FALSE(g.nodes[2].start) << "of a matrix";
+}
+
 TEST(ModelFile, AChangedNetworkIsNamed) {
   const Directory d;
   SmallModel a, b, c, e;
