@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data in CTF, the text format of CNTKTextFormatReader: one line per sample, '|stream values', sequences by their number in front."""
+import math
 import os
 
 import numpy
@@ -36,13 +37,18 @@ def one_hot(classes, dim):
 
 def write_ctf(path, **streams):
     """Writes streams by name. A stream is an array with one sample per row (further axes are written one after the other), or Sparse, or a list
-    of these, one for each sequence. Sequences of several streams may differ in length, but not in number."""
+    of these, one for each sequence. Sequences of several streams may differ in length, but not in number; a sequence is empty in some of them at most."""
     if not streams:
         raise ValueError('no streams')
     sequences = {name: _sequences(name, stream) for name, stream in streams.items()}
     counts = {name: len(s) for name, s in sequences.items()}
     if len(set(counts.values())) != 1:
         raise ValueError(f'the streams have different numbers of samples or sequences: {counts}')
+    if not any(counts.values()):
+        raise ValueError(f"the streams have no samples: '{', '.join(streams)}'")
+    for number, here in enumerate(zip(*sequences.values())):
+        if not any(map(len, here)):
+            raise ValueError(f"sequence {number} is empty in all streams: '{', '.join(streams)}'")
     with open(f'{path}.tmp', 'w', encoding='utf-8') as f:
         numbered = any(isinstance(stream, (list, tuple)) for stream in streams.values())
         for number in range(next(iter(counts.values()))):
@@ -77,9 +83,11 @@ def _matrix(name, array):
     array = numpy.asarray(array, numpy.float32)
     if array.ndim == 0:
         raise ValueError(f"'{name}' is a single number")
+    if 0 in array.shape[1:]:
+        raise ValueError(f"'{name}' has samples without values: {array.shape}")
     if not numpy.isfinite(array).all():
         raise ValueError(f"'{name}' has values that are not finite")
-    return array.reshape(len(array), -1)
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _text(rows, step):

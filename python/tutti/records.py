@@ -63,20 +63,48 @@ def read_predictions(path):
     """The output of trainer predict: the array of an .npy file; {column: array} of .csv and .json."""
     path = str(path)
     if path.endswith('.npy'):
-        return numpy.load(path, allow_pickle=False)
+        try:
+            return numpy.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as e:
+            raise ValueError(f'{path}: {e}') from None
     if path.endswith('.json'):
         with open(path, encoding='utf-8') as f:
             try:
-                return _columns(json.load(f))
+                rows = json.load(f)
             except json.JSONDecodeError as e:
                 raise ValueError(f'{path}:{e.lineno}: {e.msg}') from None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise ValueError(f'{path}: no list of samples')
+        return _columns(rows)
     with open(path, newline='', encoding='utf-8') as f:
-        reader, rows = csv.DictReader(f), []
-        for row in reader:
-            if None in row or None in row.values():
-                raise ValueError(f'{path}:{reader.line_num}: the line does not have {len(reader.fieldnames)} values')
-            rows.append(row)
-        return _columns(rows, parse=True)
+        reader = csv.reader(f)
+        try:
+            return _csv_columns(path, reader)
+        except csv.Error as e:
+            raise ValueError(f'{path}:{reader.line_num}: {e}') from None
+
+
+def _csv_columns(path, reader):
+    names, rows = next(reader, []), []
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{path}:1: there are two columns '{name}'")
+    for row in reader:
+        if row and len(row) != len(names):
+            raise ValueError(f'{path}:{reader.line_num}: the line does not have {len(names)} values')
+        rows += [row] if row else []
+    # 'class' and 'score', or 'class1', 'score1', ...: such names are text, whatever they look like.
+    text = {'file'} | {name for name, after in zip(names, names[1:]) if name[:5] == 'class' and after == 'score' + name[5:]}
+    return {name: numpy.array(values) if name in text else _parsed(name, values) for name, values in zip(names, zip(*rows))}
+
+
+def _parsed(name, values):
+    for number in (int, float) if name in ('sample', 'sequence', 'step') else (float,):
+        try:
+            return numpy.array([number(v) for v in values])
+        except ValueError:
+            continue
+    return numpy.array(values)
 
 
 def _flat(value, prefix=''):
@@ -88,18 +116,12 @@ def _flat(value, prefix=''):
     return found
 
 
-def _columns(rows, parse=False):
+def _columns(rows):
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: _array([row.get(name) for row in rows], name if parse else None) for name in names}
+    return {name: _array([row.get(name) for row in rows]) for name in names}
 
 
-def _array(values, text_of):
-    """`text_of`: the column of a CSV file, whose values are text."""
-    if text_of is not None:
-        try:
-            return numpy.array([(int if text_of in ('sample', 'sequence', 'step') else float)(v) for v in values])
-        except ValueError:
-            return numpy.array(values)
+def _array(values):
     if all(isinstance(v, (int, float, type(None))) and not isinstance(v, bool) for v in values):
         if all(isinstance(v, int) for v in values):
             return numpy.array(values)

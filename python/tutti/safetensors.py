@@ -19,18 +19,29 @@ def read_safetensors(path):
     length = struct.unpack_from('<Q', data)[0] if len(data) >= 8 else len(data)
     if 8 + length > len(data):
         raise ValueError(f'{path}: no safetensors file, or cut')
-    found = {}
-    for name, entry in json.loads(data[8:8 + length]).items():
-        if name == '__metadata__':
-            continue
-        begin, end = entry['data_offsets']
-        if entry['dtype'] not in _DTYPES:
-            raise ValueError(f"{path}: '{name}' has the type {entry['dtype']}")
-        dtype, count = numpy.dtype(_DTYPES[entry['dtype']]), math.prod(entry['shape'])
-        if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != count * dtype.itemsize:
-            raise ValueError(f"{path}: '{name}' {entry['shape']} does not fit its place")
-        found[name] = numpy.frombuffer(data, dtype, count, 8 + length + begin).reshape(entry['shape'])
-    return found
+    try:
+        header = json.loads(data[8:8 + length])
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f'{path}: the header from byte 8 on is no JSON: {e}') from None
+    if not isinstance(header, dict):
+        raise ValueError(f'{path}: the header from byte 8 on has no names')
+    return {name: _tensor(f"{path}: '{name}'", entry, data, 8 + length) for name, entry in header.items() if name != '__metadata__'}
+
+
+def _tensor(what, entry, data, first):
+    try:
+        kind, shape, (begin, end) = str(entry['dtype']), entry['shape'], entry['data_offsets']
+        whole = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise ValueError(f'{what} needs a dtype, a shape and two data_offsets: {entry}')
+    if kind not in _DTYPES:
+        raise ValueError(f'{what} has the type {kind}')
+    dtype, count = numpy.dtype(_DTYPES[kind]), math.prod(shape)
+    if not begin <= end <= len(data) - first or end - begin != count * dtype.itemsize:
+        raise ValueError(f'{what} {shape} does not fit its place')
+    return numpy.frombuffer(data, dtype, count, first + begin).reshape(shape)
 
 
 def write_safetensors(path, tensors):

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "actions/evaluation_network.h"
@@ -39,11 +40,25 @@ std::string output_format(const CommandWords& words) {
   return chosen;
 }
 
-std::vector<std::string> class_names(const CommandWords& words, const std::string& node, std::size_t elements) {
+// A CSV file has a column for each class, beside those of the sample and of its best class.
+void check_columns(const std::string& path, const std::vector<std::string>& names) {
+  std::set<std::string> columns = {"sample", "file", "sequence", "step", "class", "score"};
+  const std::size_t others = columns.size();
+  for (const std::string& name : names)
+    if (!columns.insert(name).second)
+      throw Error(
+          fmt::format("{}:{}: '{}' would be the name of two columns\nfix: another name, or --top N, or "
+                      "--format json",
+                      path, columns.size() - others + 1, name));
+}
+
+std::vector<std::string> class_names(const CommandWords& words, const std::string& format, const std::string& node,
+                                     std::size_t elements) {
   if (!words.has("--classes")) return {};
   const std::string path = words.value("--classes");
   auto names = read_label_mapping(path);
   check_class_names("", path, names.size(), node, elements);
+  if (format == "csv" && !words.has("--top")) check_columns(path, names);
   return names;
 }
 
@@ -101,7 +116,7 @@ class Predictor {
 
   void open(const Network::Output& output) {
     style_.shape = output.shape;
-    style_.classes = class_names(words_, style_.node, output.shape.elements());
+    style_.classes = class_names(words_, format_, style_.node, output.shape.elements());
     style_.top = static_cast<std::size_t>(whole_number(words_, "--top", 1, 0));
     const std::string to = words_.value("--output", "-");
     if (format_ != "npy" && to != "-") {

@@ -161,6 +161,14 @@ class PredictTest(support.TrainerTest):
         rows = self.rows(self.predict('--input', 'data.ctf', '--top=1').stdout)
         self.assertEqual(rows[0], ['sample', 'class1', 'score1'])
         self.assertEqual([names[int(r[1])] for r in rows[1:]], best)
+        # No two columns have one name. With --top, and in JSON, names head no columns.
+        for lines, number, name in (('a\nb\na\n', 3, 'a'), ('a\nscore\nb\n', 2, 'score')):
+            self.write('twice.txt', lines)
+            said = self.predict('--input', 'data.ctf', '--classes', 'twice.txt', '--output', 'twice.csv', expect=2).stderr
+            self.assertIn(f"twice.txt:{number}: '{name}' would be the name of two columns\nfix: another name", said)
+            self.assertFalse((self.directory / 'twice.csv').exists())
+        self.predict('--input', 'data.ctf', '--classes', 'twice.txt', '--top', '1')
+        self.predict('--input', 'data.ctf', '--classes', 'twice.txt', '--format', 'json')
 
     def test_a_test_counts_the_names_too(self):
         self.write('test.cntk', NET.replace('command = Train', 'command = Test') + '''

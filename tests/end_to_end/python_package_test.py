@@ -33,6 +33,16 @@ for wrong in ({}, {'x': [[1, 2]], 'y': numpy.zeros((3, 1))}, {'x': numpy.array([
     except ValueError:
         continue
     raise SystemExit(f'{wrong} was written')
+one, two = [numpy.zeros((0, 2)), numpy.ones((1, 2))], [numpy.ones((1, 1)), numpy.zeros((0, 1))]
+tutti.write_ctf('empty.ctf', f=one, g=two)
+assert open('empty.ctf').read() == '0 |g 1\\n1 |f 1 1\\n'
+for wrong, why in (({'f': one}, "sequence 0 is empty in all streams: 'f'"), ({'f': numpy.zeros((0, 3))}, "no samples: 'f'"), ({'f': numpy.zeros((3, 0))}, "'f' has samples without values")):
+    try:
+        tutti.write_ctf('wrong.ctf', **wrong)
+    except ValueError as e:
+        assert why in str(e), e
+        continue
+    raise SystemExit(f'{wrong} was written')
 assert list(tutti.one_hot(numpy.array([2.0, 0.0]), 3).indices[:, 0]) == [2, 0]
 for wrong in ([1.5], [0, numpy.nan]):
     try:
@@ -59,7 +69,8 @@ for name in ('z.csv', 'z.json'):
     assert rows['sample'].dtype.kind == 'i' and list(rows['sample']) == list(range(40)), name
     assert list(rows['class'].astype(int)) == list(z.argmax(1)) if name == 'z.json' else rows['class1'].astype(int).tolist() == z.argmax(1).tolist()
 numpy.testing.assert_allclose(tutti.read_predictions('z.json')['values'], z, rtol=1e-5, atol=1e-5)
-for name, cut, place in (('z.csv', 'sample,z\\n0,1\\n1', 'cut.csv:3'), ('z.csv', 'sample,z\\n0,1,2\\n', 'cut.csv:2'), ('z.json', '[\\n{"sample": 0', 'cut.json:2')):
+for name, cut, place in (('z.csv', 'sample,z\\n0,1\\n1', 'cut.csv:3'), ('z.csv', 'sample,z\\n0,1,2\\n', 'cut.csv:2'), ('z.json', '[\\n{"sample": 0', 'cut.json:2'),
+                         ('z.csv', 'sample,z,z\\n0,1,2\\n', "cut.csv:1: there are two columns 'z'"), ('z.json', '{"sample": 0}', 'cut.json: no list')):
     with open('cut' + name[1:], 'w') as f:
         f.write(cut)
     try:
@@ -68,6 +79,19 @@ for name, cut, place in (('z.csv', 'sample,z\\n0,1\\n1', 'cut.csv:3'), ('z.csv',
         assert place in str(e), e
         continue
     raise SystemExit(f'{cut} was read')
+with open('text.csv', 'w') as f:
+    f.write('file,class,score,class0\\n1e5,nan,0.5,1.5\\n')
+assert {n: v.tolist() for n, v in tutti.read_predictions('text.csv').items()} == {'file': ['1e5'], 'class': ['nan'], 'score': [0.5], 'class0': [1.5]}
+for header, why in (('[]', 'byte 8'), ('{', 'byte 8'), ('{"a": 3}', "'a'"), ('{"a": {"dtype": "F32", "shape": [1]}}', "'a'"),
+                    ('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}}', "'a'"), ('{"a": {"dtype": "F32", "shape": [-2, -1], "data_offsets": [0, 8]}}', "'a'"),
+                    ('{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}', "'a'")):
+    open('wrong.safetensors', 'wb').write(len(header).to_bytes(8, 'little') + header.encode() + bytes(8))
+    try:
+        tutti.read_safetensors('wrong.safetensors')
+    except ValueError as e:
+        assert 'wrong.safetensors: ' in str(e) and why in str(e), e
+        continue
+    raise SystemExit(f'{header} was read')
 log = tutti.read_log('train.log')
 assert list(log['epoch']) == [1, 2, 3] and log['ce'][2] < log['ce'][0] and list(log['totalSamplesSeen']) == [40, 80, 120], log
 with open('m.jsonl', 'w') as f:
