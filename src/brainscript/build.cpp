@@ -106,8 +106,8 @@ graph::Graph build_network(const config::Record& command, const BuildContext& gi
     if (b->example && !command.is_block(b->key))
       throw ConfigError(command.value(b->key).where, fmt::format("{} must be a block", b->key), b->example);
     graph = b->build(command, context, b->key);
-    for (const Diagnostic& warning : graph::reconcile_axes(graph))
-      context.notices->lines.push_back(render(warning, "warning"));
+    for (const auto& warnings : {graph::reconcile_axes(graph), graph::find_error_rates_of_zero(graph)})
+      for (const Diagnostic& warning : warnings) context.notices->lines.push_back(render(warning, "warning"));
   } catch (const ConfigError& e) {
     context.problems->add(e);
   }

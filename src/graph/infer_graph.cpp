@@ -376,4 +376,30 @@ std::vector<Diagnostic> reconcile_axes(Graph& graph, std::size_t most) {
   return warnings;
 }
 
+std::vector<Diagnostic> find_error_rates_of_zero(const Graph& graph) {
+  std::vector<std::size_t> rates;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    if (graph.nodes[n].operation == "ClassificationError" && number(graph.nodes[n], "topN", 1) > 1) rates.push_back(n);
+  if (rates.empty()) return {};
+  Graph copy = graph;
+  std::vector<Value> values;
+  try {
+    values = infer_graph(copy, evaluation_order(copy, rates));
+  } catch (const ConfigError&) {
+    return {};  // reported when the network is built
+  }
+  std::vector<Diagnostic> warnings;
+  for (const std::size_t n : rates) {
+    const Node &rate = graph.nodes[n], &scores = graph.nodes[rate.inputs.at(1)];
+    const double top = number(rate, "topN", 1);
+    const auto classes = static_cast<double>(values[rate.inputs[1]].shape.elements());
+    if (top >= classes)
+      warnings.push_back(
+          {rate.where,
+           fmt::format("'{}' is always 0: topN = {}, and '{}' has {} elements", rate.name, top, scores.name, classes),
+           "a smaller topN, or remove the node"});
+  }
+  return warnings;
+}
+
 }  // namespace tutti::graph

@@ -72,6 +72,9 @@ std::vector<Value> infer_graph(Graph& graph, const std::vector<std::size_t>& ord
 // after `most` places.
 std::vector<Diagnostic> reconcile_axes(Graph&, std::size_t most = std::numeric_limits<std::size_t>::max());
 
+// A warning for each ClassificationError of which no label is outside the topN largest elements.
+std::vector<Diagnostic> find_error_rates_of_zero(const Graph&);
+
 // Throws ConfigError at the node: what is wrong with it, and what helps.
 [[noreturn]] void fail(const Node& node, const std::string& what, const std::string& fix);
 

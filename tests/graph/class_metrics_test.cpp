@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precision, recall and F1 as nodes: ratios of sums over samples, so any parts and ranks add up.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include "graph/shapes.h"
 #include "graph_builder.h"
 
 namespace tutti::class_metrics_test {
@@ -73,6 +75,17 @@ TEST(ClassMetrics, AClassThatIsNoneIsRefused) {
   EXPECT_NE(refusal(3).find("classes count from 0 to 2"), std::string::npos) << refusal(3);
   EXPECT_NE(refusal(-1).find("class"), std::string::npos);
   EXPECT_NE(refusal(0.5).find("class"), std::string::npos);
+}
+
+TEST(ErrorRates, OfZeroAreNamed) {
+  GraphBuilder b;
+  const auto z = b.input("z", {3}), labels = b.input("labels", {3});
+  for (const double top : {1.0, 2.0, 3.0, 5.0})
+    b.evaluation("ClassificationError", fmt::format("top{}", top), {labels, z}, {{"topN", top}});
+  const auto warnings = graph::find_error_rates_of_zero(b.graph());
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(warnings[0].message, "'top3' is always 0: topN = 3, and 'z' has 3 elements");
+  EXPECT_EQ(warnings[1].message, "'top5' is always 0: topN = 5, and 'z' has 3 elements");
 }
 
 }  // namespace

@@ -38,7 +38,11 @@ std::string choose(NodeExport& n) {
   return n.op("Where", {yes, n.aligned(1), n.aligned(2)});
 }
 
-std::string clip(NodeExport& n) { return n.op("Min", {n.op("Max", {n.aligned(2), n.aligned(0)}), n.aligned(1)}); }
+// Where the minimum is larger than the maximum, values below the minimum still become the minimum.
+std::string clip(NodeExport& n) {
+  const std::string low = n.aligned(0), x = n.aligned(2);
+  return n.op("Where", {n.op("Less", {x, low}), low, n.op("Min", {x, n.aligned(1)})});
+}
 
 // 1 / 0 is 0.
 std::string safe_reciprocal(NodeExport& n, const std::string& x) {
