@@ -261,12 +261,13 @@ std::string Network::describe() const {
   const auto half = [](const graph::Operand& o) { return o.element != Element::float32; };
   const bool half_images = any([&](const auto& i) { return half(i.out) && i.out.format == Format::blocked; });
   const bool half_layers = any([&](const auto& i) { return plain_product(i) && (half(i.in[1]) || half(i.out)); });
+  std::size_t values = 0;
+  for (const Slice& s : m.parameters.slices) values += (s.shard ? s.shard->whole : s.shape).elements();
   std::string text = fmt::format(
       "backend: {}; {} operations, {} with gradient, {} fused into the product before them; {:.1f} MB for values and "
-      "gradients of "
-      "{} samples; {} parameters in {} chunks",
+      "gradients of {} samples; {} parameters in {} parameter tensors, {} chunks",
       m.backend->name(), program.code().instructions.size(), program.instructions_with_gradient(), program.code().fused,
-      static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(),
+      static_cast<double>(program.memory()) * sizeof(float) / 1e6, program.planned_columns(), values,
       m.parameters.slices.size(), m.parameters.chunks.size());
   // Conversions between placements, by kind.
   std::map<std::string, int> conversions;

@@ -42,9 +42,9 @@ class PlanTest(support.TrainerTest):
         self.assertEqual({('one rank' if r['method'] == 'none' else r['method'], r['bits']): round(r['measures']['samples_per_second']) for r in table},
                          {key: speed for key, (speed, _) in rows.items()})
         self.assertEqual([(r['method'], r['bits']) for r in table if r.get('choice')], [exact])
+        self.bytes_are_those_of_a_run(rows)
 
-    def test_bytes_are_those_of_a_run(self):
-        rows = self.rows(self.plan('-n', 2, 'configFile=run.cntk'))
+    def bytes_are_those_of_a_run(self, rows):
         for bits in ('32', '1'):
             run = self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[epochSize=4000;ParallelTrain=[DataParallelSGD=[gradientBits={bits}]]]]'], 2)
             number, unit = re.search(r'Exchange of Epoch\[ 1 of 1\]: ([\d.]+) (kB|MB) sent', run.text).groups()

@@ -47,18 +47,15 @@ class SimulateTest(support.TrainerTest):
         self.assertGreater(slow['DataParallelSGD', '1'], 2 * slow['DataParallelSGD', '32'])
         self.assertGreater(slow['ModelAveragingSGD', '32'], 2 * slow['DataParallelSGD', '32'])
 
-    def test_bytes_are_those_of_a_run(self):
-        self.simulate('--ranks', 2, '--links', '1gbit', '--json=table.jsonl', 'configFile=run.cntk')
+    def test_groups_of_the_config_and_bytes_as_those_of_a_run(self):
+        text = self.simulate('--ranks', '2,8', '--links', '1gbit', '--json=table.jsonl', 'configFile=run.cntk',
+                             'Train=[SGD=[ParallelTrain=[parallelizationMethod=BlockMomentumSGD;groups="size:4";BlockMomentumSGD=[blockSize=800]]]]')
+        self.assertRegex(text, r'BlockMomentumSGD, groups of 4 +32 +- +\d+')
         for bits in ('32', '1'):
             run = self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits={bits}]]]]'], 2)
             number, unit = re.search(r'Exchange of Epoch\[ 1 of 1\]: ([\d.]+) (kB|MB) sent', run.text).groups()
             sent = float(number) * {'kB': 1e3, 'MB': 1e6}[unit] / 10
             self.assertAlmostEqual(self.table()['1gbit', 2, 'DataParallelSGD', bits]['bytes_per_step'], sent, delta=0.05 * sent + 1000)
-
-    def test_groups_of_the_config(self):
-        text = self.simulate('--ranks', '2,8', '--links', '1gbit', 'configFile=run.cntk',
-                             'Train=[SGD=[ParallelTrain=[parallelizationMethod=BlockMomentumSGD;groups="size:4";BlockMomentumSGD=[blockSize=800]]]]')
-        self.assertRegex(text, r'BlockMomentumSGD, groups of 4 +32 +- +\d+')
 
     def test_steps_that_the_data_do_not_have(self):
         """A step has at most the samples of the data, and no speed counts more."""
