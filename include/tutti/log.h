@@ -26,7 +26,8 @@ void hold_warnings();
 void release_warnings();
 void warning_of_rank(std::string_view text);  // about this rank alone: shown even if the rank is quiet
 // Replaces the last progress line; on the terminal of rank 0 only. Fields have two blanks between them; those at the
-// end that do not fit into the terminal's width are left out. "" removes the line.
+// end that do not fit into the terminal's width are left out. "" removes the line. Under a launcher it is drawn up to
+// 0.25 s later, when the lines of the log have reached the terminal.
 void progress(std::string_view text);
 bool shows_progress();               // whether there is such a terminal
 void result(std::string_view text);  // stdout

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/file_names.h"
+#include "base/write_root.h"
 #include "train/method_choice.h"
 #include "tutti/communicator.h"
 #include "tutti/config.h"
@@ -95,6 +96,14 @@ struct ActionContext {
   void problem(const char* key, std::string message, std::string fix = {}) const {
     problem(place_of(command, key), std::move(message), std::move(fix));
   }
+  // Adds a problem if --write-under forbids that file.
+  bool may_write(const std::string& file, const SourcePos& where) const {
+    std::string why = outside_write_root(file);
+    if (why.empty()) return true;
+    problem(where, std::move(why), kInWriteRoot);
+    return false;
+  }
+  bool may_write(const std::string& file, const char* key) const { return may_write(file, place_of(command, key)); }
   void notice(std::string line) const { notices->lines.push_back(std::move(line)); }
 
   // What an action may keep.

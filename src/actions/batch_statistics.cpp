@@ -146,6 +146,7 @@ std::optional<Action> make_batch_statistics(const ActionContext& context, BatchS
       for (const std::size_t n : normalizations(graph)) computed.push_back(graph.nodes[n].inputs[0]);
       if (reader) check_streams(context, *reader, graph, nodes_to_report(graph, {}), computed);
     });
+  context.may_write(options.new_model_path, "newModelPath");
   context.will_write(options.new_model_path);
   return Action{
       .settings = fmt::format("  model      {}\n  new model  {}", options.model_path, options.new_model_path),

@@ -2,6 +2,7 @@
 #include "actions/completion.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -182,9 +183,15 @@ Words options_of(const CommandHelp& command) {
   Words options = model_command_options(command.name);
   std::istringstream in(command.options);
   for (std::string option; in >> option;) options.push_back(option.substr(0, option.find('=')));
-  if (std::string_view(command.name) == "launch")  // passes flags of the trainer on
-    for (const auto& [flag, help] : config::flags()) options.push_back(flag);
   options.emplace_back("--help");
+  return options;
+}
+
+// The launcher passes flags of the trainer on.
+Words options_and_flags(const CommandHelp& command) {
+  Words options = options_of(command);
+  if (std::string_view(command.name) == "launch")
+    for (const auto& [flag, help] : config::flags()) options.push_back(flag);
   return options;
 }
 
@@ -201,7 +208,7 @@ bool add_words_of(const CommandHelp& command, const Words& words, const std::str
   else if (option.size() < word.size() && takes_file(command, option))
     add_files(option + "=", word.substr(option.size() + 1), found);
   else if (word.starts_with('-'))
-    found = options_of(command);
+    found = options_and_flags(command);
   else if (name == "new" && words.size() == 2)
     found = {"mnist", "images", "text", "sequence", "table"};
   else if (name == "completion" && words.size() == 2)
@@ -216,7 +223,9 @@ bool add_words_of(const CommandHelp& command, const Words& words, const std::str
 // Flags and settings of a run; the name of a command if it is the first word.
 void add_words_of_run(const Words& words, const std::string& word, Words& found) {
   const std::string lower = config::to_lower(word);
-  if (word.starts_with('-')) {
+  if (words.size() > 1 && words[words.size() - 2] == "--write-under") {
+    add_files("", word, found);
+  } else if (word.starts_with('-')) {
     for (const auto& [flag, help] : config::flags())
       if (flag.starts_with("--")) found.push_back(flag);
   } else if (lower.starts_with("configfile=")) {
@@ -273,7 +282,8 @@ std::string man_page() {
   for (const CommandHelp& c : command_list()) out += fmt::format("trainer {} {}\n", c.name, roff(c.words));
   out += ".fi\n.SH COMMANDS\n";
   for (const CommandHelp& c : command_list())
-    out += fmt::format(".TP\n.B trainer {} {}\n{}\n", c.name, roff(c.words), roff(c.help));
+    out += fmt::format(".TP\n.B trainer {} {}\n{}.\nOptions: {}\n", c.name, roff(c.words), roff(c.help),
+                       roff(fmt::format("{}", fmt::join(options_of(c), ", "))));
   out += ".SH FLAGS\n";
   for (const auto& [flag, help] : config::flags()) out += fmt::format(".TP\n.B {}\n{}\n", roff(flag), roff(help));
   out += ".SH SETTINGS\nBlocks and their keys, with types and defaults.\n";

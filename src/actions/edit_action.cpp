@@ -97,6 +97,8 @@ std::optional<Action> make_edit_script(const ActionContext& context, const std::
   check(context, [&] {
     const auto script = std::make_shared<brainscript::EditScript>(context.command);
     const auto saved = std::make_shared<std::map<std::filesystem::path, graph::Graph>>();
+    for (const auto& file : script->written_files()) context.may_write(file.text, file.where.pos());
+    if (!context.flawless()) return;
     try {
       script->run(files_of_check(context, saved), for_script(context, context.notices));
     } catch (const ModelToCome&) {
@@ -118,6 +120,7 @@ std::optional<Action> make_edit(const ActionContext& context, EditOptions option
   if (!context.flawless()) return std::nullopt;
   if (!options.edit_path.empty()) return make_edit_script(context, context.command.value("editPath").text);
   const std::string& path = options.output_model_path;
+  if (!context.may_write(path, "outputModelPath")) return std::nullopt;
   const std::int64_t seed = *context.seed;
   std::unique_ptr<Network> network;
   try {

@@ -239,6 +239,7 @@ std::optional<Action> make_svd(const ActionContext& context, SvdOptions options)
       rules = rules_of(context, options);
       check_rules(context, options, rules);
     });
+  context.may_write(options.output_model_path, "outputModelPath");
   context.will_write(options.output_model_path);
   return Action{
       .settings = fmt::format("  model      {}\n  new model  {}", options.model_path, options.output_model_path),

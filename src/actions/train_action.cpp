@@ -164,7 +164,7 @@ void check_model_path(const ActionContext& context, Training& t) {
   if (t.model_path.empty()) return context.problem(where, "modelPath is empty", "write modelPath = \"models/net.dnn\"");
   context.will_write(t.model_path);
   if (t.network) context.will_write_network(t.model_path, t.network->graph());
-  if (!t.network || t.world->rank() != 0) return;
+  if (!context.may_write(t.model_path, where) || !t.network || t.world->rank() != 0) return;
   try {
     check_writable(t.model_path, view_model(*t.network).bytes());
   } catch (const Error& e) {

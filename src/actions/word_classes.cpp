@@ -175,6 +175,11 @@ std::optional<Action> make_word_class_action(const ActionContext& context, WordC
                  "check the path; a run would stop here"};
     context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
   }
+  for (const auto& [key, path] :
+       {std::pair("outputVocabFile", &options.vocabulary_file), std::pair("outputMappingFile", &options.mapping_file),
+        std::pair("outputWord2Cls", &options.word_to_class_file),
+        std::pair("outputCls2Index", &options.class_to_index_file)})
+    if (!path->empty()) context.may_write(*path, key);
   if (absent || !up_to_date(options))
     for (const auto& path : outputs_of(options)) context.will_write(path);
   return Action{

@@ -13,6 +13,7 @@
 #include "actions/evaluation_network.h"
 #include "base/file_names.h"
 #include "base/host.h"
+#include "base/write_root.h"
 #include "config/text.h"
 #include "reader/htk/htk_features.h"
 #include "train/file.h"
@@ -191,6 +192,7 @@ void check_list(const ActionContext& context, const config::Record& block, const
           fmt::format("'{}' lists {} files, but the reader has {} utterances", o.list, files.size(), reader.utterances),
           "one output file per utterance, in the same order");
     for (const std::string& file : files) {
+      if (!context.may_write(file, where)) return;
       const auto [before, fresh] = reader.taken.emplace(same_file(file).string(), "which is listed already");
       if (fresh) continue;
       context.problem(where, fmt::format("'{}' lists the file '{}', {}", o.list, file, before->second),
@@ -293,6 +295,7 @@ OpenOutput open_output(const WriteOptions& options, const std::string& node, con
   }
   if (options.output_path != "-") {
     const std::filesystem::path path(options.output_path + "." + node);
+    require_in_write_root(path.string());
     std::error_code ignored;
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
     o.file = std::make_unique<std::ofstream>(path, std::ios::binary);
@@ -388,6 +391,7 @@ std::optional<Action> make_dump_node(const ActionContext& context, DumpNodeOptio
     check_node_names(context, "nodeName", {options.node_name}, options.model_path);
   const std::string file = options.output_file.empty() ? fmt::format("{}.{}.txt", options.model_path, options.node_name)
                                                        : options.output_file;
+  context.may_write(file, "outputFile");
   return Action{.settings = fmt::format("  model      {}\n  output     {}", options.model_path, file),
                 .run = [context = context.for_running(), options, file] {
                   const auto network = evaluation_network(context, options.model_path, {});

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "base/instruction_set.h"
+#include "base/write_root.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -59,6 +60,7 @@ std::string host_name() {
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  require_in_write_root(path);
   std::ofstream out(path, std::ios::binary);
   if (!out) throw Error(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
   write(out);

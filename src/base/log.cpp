@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -16,11 +18,14 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/terminal.h"
+#include "base/write_root.h"
 #include "tutti/error.h"
 
 namespace tutti::log {
@@ -43,12 +48,19 @@ struct Writer {
   Clock::time_point last_line = {};
   std::set<std::string, std::less<>> warned;
   std::optional<std::vector<std::pair<void (*)(std::string_view), std::string>>> held;  // what writes it, and the text
+  std::string waiting;  // the progress line to draw once the launcher has passed all lines on; "" = none
+  std::condition_variable_any changed;
+  std::jthread drawing;  // last: it uses the others
 
   std::FILE* target() { return file ? file.get() : stderr; }
   bool on_terminal() const { return terminal.present() && !file; }
   void clear_progress() {
     if (progress_drawn) terminal.write("\r\x1b[K");
     progress_drawn = false;
+  }
+  // Until the launcher has passed the last line on.
+  double seconds_in_launcher() const {
+    return on_terminal() && terminal.of_launcher() ? kThroughLauncher - seconds_since(last_line) : 0;
   }
 };
 
@@ -165,16 +177,37 @@ std::string_view fitting(std::string_view fields, std::size_t most) {
   return fields.substr(0, end == fields.npos ? most : end);
 }
 
+void draw(Writer& w) {
+  const auto most = static_cast<std::size_t>(std::max(w.terminal.columns() - 1, 1));
+  w.terminal.write(fmt::format("\r{}\x1b[K", fitting(w.waiting, most)));
+  w.progress_drawn = true;
+  w.waiting.clear();
+}
+
+// In a thread of its own: the main thread may write nothing more until a long step is over.
+void draw_late(std::stop_token stop, Writer& w) {
+  std::unique_lock lock(w.mutex);
+  while (!stop.stop_requested()) {
+    const double left = w.seconds_in_launcher();
+    if (w.waiting.empty())
+      w.changed.wait(lock, stop, [&w] { return !w.waiting.empty(); });
+    else if (left > 0)
+      w.changed.wait_for(lock, stop, std::chrono::duration<double>(left), [] { return false; });
+    else
+      draw(w);
+  }
+}
+
 }  // namespace
 
 void progress(std::string_view text) {
   const auto& [w, lock] = writer();
   if (!w.terminal.present() || w.settings.rank != 0) return;
+  w.waiting = text;
   if (text.empty()) return w.clear_progress();
-  if (w.on_terminal() && w.terminal.of_launcher() && seconds_since(w.last_line) < kThroughLauncher) return;
-  const auto most = static_cast<std::size_t>(std::max(w.terminal.columns() - 1, 1));
-  w.terminal.write(fmt::format("\r{}\x1b[K", fitting(text, most)));
-  w.progress_drawn = true;
+  if (w.seconds_in_launcher() <= 0) return draw(w);
+  if (!w.drawing.joinable()) w.drawing = std::jthread(draw_late, std::ref(w));
+  w.changed.notify_one();
 }
 
 bool shows_progress() {
@@ -206,6 +239,7 @@ void open(const Settings& settings) {
   w.settings = settings;
   w.file.reset();
   if (settings.path.empty()) return;
+  require_in_write_root(settings.path);
   const std::filesystem::path path(settings.path);
   std::error_code ignored;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
@@ -219,6 +253,7 @@ std::string path() { return writer().w.settings.path; }
 
 void close() {
   const auto& [w, lock] = writer();
+  w.waiting.clear();
   w.clear_progress();
   w.file.reset();
 }

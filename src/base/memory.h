@@ -13,6 +13,11 @@
 
 namespace tutti {
 
+// Of std::bad_alloc, which does not tell how much was asked for.
+constexpr const char* kOutOfMemory =
+    "this process cannot allocate more memory\nfix: allow it more (ulimit -v, the memory limit of the job), start "
+    "fewer ranks on a host, or lower minibatchSize";
+
 // Zeroed, so that no page fault happens in a training step. Null if memory is exhausted. Freed by std::free.
 float* allocate_floats(std::size_t count);
 std::size_t allocated_memory();  // bytes of all such blocks, freed ones included

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "brainscript/deep_stack.h"
 #include "brainscript/edit_models.h"
 #include "brainscript/node_sets.h"
@@ -204,11 +206,23 @@ EditScript::EditScript(const config::Record& command) {
   });
 }
 
+std::vector<mel::Argument> EditScript::paths_of(const std::string& commands) const {
+  std::vector<mel::Argument> paths;
+  for (const auto& s : script_.statements)
+    if (s.kind == mel::Statement::Kind::command && mel::starts_with(s.command, commands))
+      paths.push_back(mel::positional(s).back());
+  return paths;
+}
+
 std::vector<std::string> EditScript::saved_models() const {
   std::vector<std::string> paths;
-  for (const auto& s : script_.statements)
-    if (s.kind == mel::Statement::Kind::command && config::to_lower(s.command).starts_with("save"))
-      paths.push_back(mel::positional(s).back().text);
+  for (const auto& path : paths_of("save")) paths.push_back(path.text);
+  return paths;
+}
+
+std::vector<mel::Argument> EditScript::written_files() const {
+  auto paths = paths_of("save");
+  for (auto& path : paths_of("dump")) paths.push_back(std::move(path));
   return paths;
 }
 

@@ -64,9 +64,12 @@ class EditScript {
   explicit EditScript(const config::Record& command);
   // The paths of SaveModel and SaveDefaultModel, known before anything runs.
   std::vector<std::string> saved_models() const;
+  // With those of DumpModel and DumpNode.
+  std::vector<mel::Argument> written_files() const;
   void run(const EditFiles&, const BuildContext&) const;
 
  private:
+  std::vector<mel::Argument> paths_of(const std::string& commands) const;  // by how their names begin
   mel::Script script_;
   std::vector<ndl::ScriptPtr> macros_;
 };

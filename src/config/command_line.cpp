@@ -10,12 +10,21 @@
 #include <filesystem>
 #include <set>
 
+#include "base/write_root.h"
 #include "config/load.h"
 #include "config/state.h"
 
 namespace tutti::config {
 namespace fs = std::filesystem;
 namespace {
+
+// Relative to the directory in which the trainer was started, not to currentDirectory=.
+void write_under(const std::string& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored))
+    throw CLI::ValidationError("--write-under", fmt::format("there is no directory '{}'", directory));
+  set_write_root(directory);
+}
 
 // The table of flags, for parsing, usage and suggestions.
 void add_flags(CLI::App& app, CommandLine& flags) {
@@ -29,6 +38,9 @@ void add_flags(CLI::App& app, CommandLine& flags) {
   app.add_flag("-v,--verbose", flags.verbose, "with --check: print the options that were not set, too, as comments");
   app.add_flag("--dump-config", flags.dump_config, "print the merged configuration with variables resolved");
   app.add_flag("--strict", flags.strict, "a setting of the command line that no command uses is an error");
+  app.add_option_function<std::string>(
+      "--write-under", write_under,
+      "DIR: a config that names a file to write outside of this directory is refused; for configs of strangers");
   app.allow_extras();
 }
 

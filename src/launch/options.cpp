@@ -188,6 +188,8 @@ Options parse_words(const std::vector<std::string>& all, bool flags_of_trainer) 
       o.help = true;
     else if (flags_of_trainer && !words.has_value() && std::ranges::find(kFlags, word) != kFlags.end())
       flags.push_back(word);
+    else if (flags_of_trainer && word == "--write-under")
+      flags.insert(flags.end(), {word, words.value(word)});
     else if (word.starts_with("-") && o.arguments.empty())
       throw Error(
           fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));

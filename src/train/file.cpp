@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/memory.h"
+#include "base/write_root.h"
 #include "tutti/error.h"
 
 namespace tutti {
@@ -21,7 +22,8 @@ namespace tutti {
 namespace {
 
 [[noreturn]] void fail(const char* doing, const std::string& path) {
-  throw Error(fmt::format("{} '{}': {}", doing, path, std::strerror(errno)));
+  throw Error(fmt::format("{} '{}': {}{}", doing, path, std::strerror(errno),
+                          errno == EFBIG ? " (ulimit -f, or the file system)" : ""));
 }
 
 }  // namespace
@@ -31,7 +33,10 @@ File::File(std::string path, int flags, const char* doing)
   if (fd_ < 0) fail(doing, path_);
 }
 
-File File::create(const std::string& path) { return {path, O_WRONLY | O_CREAT | O_TRUNC, "creating"}; }
+File File::create(const std::string& path) {
+  require_in_write_root(path);
+  return {path, O_WRONLY | O_CREAT | O_TRUNC, "creating"};
+}
 File File::open(const std::string& path) { return {path, O_RDONLY, "opening"}; }
 
 File::~File() {
@@ -117,6 +122,7 @@ void rename_durably(const std::string& from, const std::string& to) {
 
 void copy_durably(const std::string& from, const std::string& to) {
   const std::string unfinished = to + ".tmp";
+  require_in_write_root(unfinished);
   std::error_code error;
   std::filesystem::copy_file(from, unfinished, std::filesystem::copy_options::overwrite_existing, error);
   if (error) throw Error(fmt::format("copying '{}' to '{}': {}", from, unfinished, error.message()));
@@ -134,6 +140,7 @@ void require_space(const std::string& path, std::uint64_t bytes) {
 }
 
 void create_directories(const std::string& path) {
+  require_in_write_root(path);
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) throw Error(fmt::format("creating the directory '{}': {}", path, error.message()));

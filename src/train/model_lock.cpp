@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/write_root.h"
 #include "train/file.h"
 #include "tutti/error.h"
 
@@ -83,6 +84,7 @@ Attempt lock_whole_file(int fd) {
 }  // namespace
 
 ModelLock::ModelLock(const std::string& model_path, std::chrono::milliseconds patience) : path_(model_path + ".lock") {
+  require_in_write_root(path_);
   create_directories(directory_of(model_path));
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!try_lock()) {

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/activity.h"
+#include "base/write_root.h"
 #include "comm/agreement.h"
 #include "train/metrics/metrics.h"
 #include "tutti/error.h"
@@ -66,6 +67,7 @@ std::vector<ClockOffset> measure_clock_offsets(Communicator& world) {
 
 TimelineFile::TimelineFile(const std::string& path, const std::vector<std::string>& hosts, std::int64_t start)
     : path_(path), start_(start) {
+  require_in_write_root(path);
   std::error_code ignored;
   if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder, ignored);

@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 
+#include "base/write_root.h"
 #include "config/load.h"
 
 namespace tutti::config::command_line_test {
@@ -110,6 +111,15 @@ TEST_F(CommandLineTest, CurrentDirectoryActsAtOnce) {
   EXPECT_THAT(c.notices.lines, ElementsAre("Changed current directory to sub"));
   EXPECT_THAT(error_of({"currentDirectory=nowhere"}),
               AllOf(HasSubstr("<command line>:1:18"), HasSubstr("cannot change to the directory 'nowhere'")));
+}
+
+TEST_F(CommandLineTest, WriteUnderBeginsWhereTheTrainerStarts) {
+  fs::create_directories("in");
+  parse({"currentDirectory=in", "--write-under", "in", "a=1"});
+  EXPECT_EQ(outside_write_root("new/m"), "");
+  EXPECT_NE(outside_write_root("../m"), "");
+  set_write_root("/");
+  EXPECT_THAT(error_of({"--write-under=in", "a=1"}), HasSubstr("there is no directory 'in'\n"));
 }
 
 TEST_F(CommandLineTest, IncludesNestAndAreReadOnce) {

@@ -47,6 +47,16 @@ TEST(TopLevel, Defaults) {
   EXPECT_FALSE(read_from("parallelTrain=false", 4).options.parallel_train);
 }
 
+TEST(TopLevel, LimitsOfTheWatchdog) {
+  EXPECT_EQ(read_from("").options.stall_timeout, 300);
+  const Result r = read_from("stallTimeout=20\nstallWarning=4.5");
+  EXPECT_EQ(r.errors, "");
+  EXPECT_EQ(r.options.stall_timeout, 20);
+  EXPECT_EQ(r.options.stall_warning, 4.5);
+  EXPECT_THAT(read_from("stallTimeout=1").errors, HasSubstr("a stallTimeout below 2 ends healthy runs"));
+  EXPECT_THAT(read_from("stallWarning=0").errors, HasSubstr("stallWarning must be a number of seconds above 0"));
+}
+
 TEST(TopLevel, ReadsItsKeysAndLeavesVariablesAlone) {
   const Result r = read_from(
       "command=Train:Test\nprecision=float\ndeviceId=-1\nstderr=log/"

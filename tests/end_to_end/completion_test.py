@@ -26,6 +26,7 @@ class CompletionTest(support.TrainerTest):
     def test_words(self):
         self.assertIn('doctor', self.words(''))
         self.assertEqual(self.words('--ch'), ['--check'])
+        self.assertEqual(self.words('--write-under', 'ru'), ['run.cntk'])
         self.assertEqual(self.words('configFile=ru'), ['configFile=run.cntk'])
         self.assertEqual(self.words('configFile=run.cntk', 'Train=[SGD=[maxEp'), ['Train=[SGD=[maxEpochs='])
         self.assertEqual(self.words('Train=[SGD=[maxEpochs=3;minib'), ['Train=[SGD=[maxEpochs=3;minibatchSize='])
@@ -49,6 +50,7 @@ class CompletionTest(support.TrainerTest):
         self.assertEqual(self.words('launch', '--hostfile=h'), ['--hostfile=hosts'])
         self.assertEqual(self.words('launch', '--rest'), ['--restarts'])
         self.assertEqual(self.words('launch', '-n', '2', '--ch'), ['--check'])
+        self.assertEqual(self.words('launch', '--write-under', 'ru'), ['run.cntk'])
         self.assertEqual(self.words('launch', '-n', '2', 'configFile=ru'), ['configFile=run.cntk'])
         self.assertEqual(self.words('report', '--output', 'ru'), ['run.cntk'])
         self.assertEqual(self.words('sweep', '--ta'), ['--table'])
@@ -154,6 +156,9 @@ class CompletionTest(support.TrainerTest):
         page = self.write('trainer.1', subprocess.run([support.TRAINER, 'man'], capture_output=True, text=True, check=True).stdout)
         for word in ('.SH NAME', 'trainer sweep', 'maxEpochs', 'gradientBits', 'DataParallelSGD', '\\-\\-dry\\-run'):
             self.assertIn(word, page.read_text())
+        for command, options in (('launch', ('-n', '--restarts', '--min-ranks')), ('new', ('--label',)), ('predict', ('--classes',)), ('export', ('--onnx',))):
+            said = re.search(rf'\.B trainer {command} .*\n.*\nOptions: (.*)\n', page.read_text()).group(1)
+            self.assertLessEqual(set(options), set(said.replace('\\-', '-').split(', ')), command)
         if shutil.which('groff'):
             done = subprocess.run(['groff', '-man', '-Tascii', '-ww', page], capture_output=True, text=True, check=True)
             self.assertIn('minibatchSize', done.stdout)

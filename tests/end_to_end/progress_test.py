@@ -14,7 +14,7 @@ import time
 import examples
 import support
 
-PROGRESS = re.compile(r'epoch \d+/6  \d+%  ETA \d+:\d\d:\d\d  CrossEntropyWithSoftmax = [\d.]+(  \d+ samples/s(  waits \d+\.\d%)?)?$')
+PROGRESS = re.compile(r'epoch \d+/\d  \d+%  ETA \d+:\d\d:\d\d  CrossEntropyWithSoftmax = [\d.]+(  \d+ samples/s(  waits \d+\.\d%)?)?$')
 
 
 class Screen:
@@ -106,6 +106,13 @@ class ProgressTest(support.TrainerTest):
                 screen = self.watched(support.command_line(self.slow + ['makeMode=false'], 2), controlling=controlling, stop_in_background=controlling)
                 self.expect_progress(screen, 2)
                 self.assertTrue(all(len(line) <= 100 for line in screen.lines if 'Epoch[' in line), '\n'.join(screen.lines))
+
+    def test_slow_steps_that_write_lines(self):
+        """No line is drawn while another is on its way through mpiexec. It is drawn later, though the next step still runs."""
+        screen = self.watched(support.command_line(['configFile=run.cntk', 'Train=[SGD=[maxEpochs=2;minibatchSize=200;numMBsToShowResult=1;'
+                                                    'ParallelTrain=[faultHook=[rank=1;sleep=0.6]]]]'], 2))
+        self.assertEqual(sum('Minibatch[' in line for line in screen.lines), 6, '\n'.join(screen.lines))
+        self.expect_progress(screen, 2)
 
     def test_a_narrow_terminal(self):
         """Fields that do not fit are left out, the least important first."""

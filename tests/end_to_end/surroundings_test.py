@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hostile and odd surroundings: a run works there, or says what is missing, and writes nowhere that it was not told to."""
 import os
+import resource
 import shutil
 import subprocess
 import unittest
@@ -76,8 +77,13 @@ class SurroundingsTest(support.TrainerTest):
         done = self.limited('ulimit -n 128; ulimit -c 0', self.prepare(self.directory / 'files'))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertTrue((self.directory / 'files/models/model.dnn').read_bytes() == expected)
-        done = self.limited('ulimit -f 1', self.prepare(self.directory / 'size'))
-        self.assertNotEqual(done.returncode, 0)
+        # The model fits, and its state does not.
+        words = [*self.prepare(self.directory / 'size'), 'Train=[SimpleNetworkBuilder=[layerSizes=2:200:2];SGD=[checkpointEverySamples=100]]']
+        done = subprocess.run(support.command_line(words, None), cwd=self.directory, capture_output=True, text=True, timeout=support.PATIENCE, check=False,
+                              env=support.environment(self.directory), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (7168, 7168)))
+        self.assertEqual(done.returncode, 86, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"model\.dnn\.\S+' could not be saved \(writing '.*': File too large \(ulimit -f, or the file system\)\)")
+        self.assertEqual(list((self.directory / 'size/models').glob('*.tmp')), [])
 
     @unittest.skipUnless(shell_allowed('mount -t tmpfs -o size=4k tmpfs /dev/shm'), 'mounting is not allowed here')
     def test_no_shared_memory(self):
@@ -113,6 +119,49 @@ class SurroundingsTest(support.TrainerTest):
         self.assertEqual(outside, [])
         names = sorted(p.relative_to(folder).parts[0] for p in made if p.parent == folder)
         self.assertEqual(names, ['logs', 'models'])
+
+    MORE = '''
+reader = [ readerType = CNTKTextFormatReader ; file = "train.ctf" ; input = [
+    features = [ alias = "x" ; dim = 2 ; format = "dense" ]
+    labels   = [ alias = "y" ; dim = 2 ; format = "dense" ] ] ]
+Write = [ action = write ; outputPath = "out/nodes" ]
+Htk   = [ action = write ; outputNodeNames = features ; writer = [ writerType = HTKMLFWriter ; features = [ dim = 2 ; scpFile = list ] ] ]
+Dump  = [ action = dumpNode ; outputFile = "out/nodes.txt" ]
+Stats = [ action = bnstat ; newModelPath = "out/stats.dnn" ]
+Svd   = [ action = SVD ; outputModelPath = "out/svd.dnn" ; nodeNameRegex = ".*" ]
+Edit  = [ action = edit ; editPath = script ]
+Words = [ action = writeWordAndClass ; inputFile = train.ctf ; outputVocabFile = "out/words" ; vocabSize = 9 ; beginSequence = a ; endSequence = b ]
+'''
+
+    def test_write_under(self):
+        """--write-under: whatever the config names, nothing outside of that folder is written; the rest is written as ever."""
+        folder = self.directory / 'given'
+        arguments = [*self.prepare(folder, self.MORE), '--write-under', folder]
+        for name, text in (('list', '../a.htk\n'), ('script', 'm = LoadModel("models/model.dnn")\nDumpModel(m, "../dump.txt")\nSaveModel(m, "out/m")\n'),
+                           ('saves', 'm = LoadModel("models/model.dnn")\nSaveModel(m, "../m.dnn")\n')):
+            (folder / name).write_text(text, encoding='utf-8')
+        (self.directory / 'elsewhere').mkdir()
+        (folder / 'link').symlink_to(self.directory / 'elsewhere')
+        (folder / 'log').symlink_to('../new.log')
+        allowed = ['stderr=logs/run.log', f'doneFile={folder}/done', 'Train=[SGD=[timeline=new/t.json;metrics=[jsonl=new/a.jsonl;tensorBoard=new/board]]]',
+                   'Test=[reader=[file=train.ctf];confusionFile=new/table.csv]', 'command=Train:Test:Write:Dump:Words']
+        self.run_trainer([*arguments, *allowed], 2)
+        for name in ('models/model.dnn', 'logs/run.log', 'done', 'new/t.json', 'new/a.jsonl', 'new/board', 'new/table.csv', 'out/nodes.txt', 'out/words'):
+            self.assertTrue((folder / name).exists(), name)
+        before = {p for p in self.directory.rglob('*')}
+        for ranks, *words in ((2, 'modelPath=../out/m'), (2, 'Train=[modelPath=link/m]'), (2, f'stderr={self.directory}/run.log'), (None, 'stderr=log'),
+                              (None, 'stderr=link/new/run.log'), (None, 'doneFile=new/../../done'), (None, 'Train=[SGD=[timeline=link/t.json]]'),
+                              (None, 'Train=[SGD=[metrics=[jsonl=../a.jsonl]]]'), (None, 'Train=[SGD=[metrics=[tensorBoard=link]]]'),
+                              (None, 'Test=[confusionFile=/c.csv;reader=[file=train.ctf]]', 'command=Test'), (None, 'Write=[outputPath=../w]', 'command=Write'),
+                              (None, 'command=Htk'), (None, 'Dump=[outputFile=link/nodes.txt]', 'command=Dump'), (None, 'command=Edit'),
+                              (None, 'Edit=[editPath=saves]', 'command=Edit'), (None, 'Stats=[newModelPath=../s]', 'command=Stats'),
+                              (None, 'Svd=[outputModelPath=../s]', 'command=Svd'), (None, 'Words=[outputMappingFile=../w]', 'command=Words')):
+            with self.subTest(words=words):
+                result = self.run_trainer([*arguments, 'makeMode=false', *words], ranks, expect=2)
+                self.assertRegex(result.text, r"(?m)^(<command line>|run\.cntk|script|saves):\d+:\d+: error: .*is outside of '\S*/given', and --write-under")
+                self.assertIn('fix: name ', result.text)
+                self.assertEqual({p for p in self.directory.rglob('*')}, before)
+        self.assertIn("there is no directory 'nowhere'", self.run_trainer([*arguments[:2], '--write-under=nowhere'], expect=2).text)
 
 
 if __name__ == '__main__':

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/write_root.h"
 #include "train/metrics/metrics.h"
 #include "tutti/error.h"
 
@@ -59,6 +60,7 @@ class JsonLines final : public MetricsFile {
 
   void resume_at(std::int64_t samples) override {
     file_.reset();
+    require_in_write_root(path_);
     std::error_code error;
     const std::filesystem::path path(path_);
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

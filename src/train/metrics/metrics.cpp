@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/write_root.h"
 #include "tutti/error.h"
 #include "tutti/log.h"
 
@@ -32,6 +33,7 @@ bool takes_new_files(const fs::path& folder) {
 }  // namespace
 
 std::string why_unwritable(const std::string& path, bool folder) {
+  if (std::string outside = outside_write_root(path); !outside.empty()) return outside;
   std::error_code ignored;
   const fs::path whole = fs::absolute(path, ignored);
   if (fs::exists(whole, ignored)) {

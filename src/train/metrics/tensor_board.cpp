@@ -18,6 +18,7 @@
 
 #include "base/file_names.h"
 #include "base/host.h"
+#include "base/write_root.h"
 #include "train/metrics/event_file.h"
 #include "train/metrics/metrics.h"
 #include "tutti/error.h"
@@ -77,6 +78,7 @@ class TensorBoard final : public MetricsFile {
 
   void resume_at(std::int64_t samples) override {
     file_.reset();
+    require_in_write_root(folder_);
     std::error_code error;
     fs::create_directories(folder_, error);
     if (error) throw Error(fmt::format("'{}' cannot be created: {}", folder_, error.message()));
@@ -88,6 +90,7 @@ class TensorBoard final : public MetricsFile {
     // Readers take files in the order of their names, which is that of the seconds in them.
     auto seconds = static_cast<std::int64_t>(unix_now());
     for (const auto& path : earlier) {
+      require_in_write_root(path.string());
       seconds = std::max(seconds, seconds_of(path.filename().string()) + 1);
       shorten(path, samples);
     }
