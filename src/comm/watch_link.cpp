@@ -19,6 +19,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/host.h"
+
 namespace tutti {
 namespace {
 
@@ -52,6 +54,7 @@ WatchLink try_address(std::uint32_t ipv4, const WatchAddress& where, int rank, s
   }
   WatchMessage hello;
   hello.session = where.session, hello.type = WatchMessage::Type::hello, hello.rank = rank;
+  host_name().copy(hello.doing.data(), hello.doing.size() - 1);
   link.send(hello);
   if (!wait_for(fd, POLLIN, patience)) return {};
   const auto answer = link.receive();

@@ -32,7 +32,7 @@ struct WatchMessage {
   std::int32_t rank = 0;
   std::int64_t number = 0;
   std::int32_t signal = 0;
-  // Of a beat.
+  // Of a beat. In a hello, `doing` is the name of the host.
   std::int32_t peer = -1, bucket = -1;
   std::int64_t epoch = 0, minibatch = 0;
   std::int64_t idle_ms = 0;  // since the last progress of its training thread

@@ -4,6 +4,7 @@
 #include "launch/hosts.h"
 
 #include <fmt/format.h>
+#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -33,24 +34,21 @@ std::string to_word(const WatchAddress& a) {
   return word;
 }
 
-bool welcome(WatchListener& listener, std::vector<WatchLink>& strangers) {
+bool welcome(WatchListener& listener, std::vector<WatchLink>& strangers, std::string& name) {
   for (WatchLink l = listener.accept(); l.open(); l = listener.accept()) strangers.push_back(std::move(l));
   for (WatchLink& l : strangers)
     if (const auto hello = l.receive(); hello && hello->session == listener.address().session) {
       WatchMessage answer;
       answer.session = hello->session, answer.type = WatchMessage::Type::welcome;
       l.send(answer);
+      name = hello->doing.data();
       return true;
     }
   return false;
 }
 
-}  // namespace
-
-bool is_this_host(const std::string& name) { return name == "localhost" || name == "127.0.0.1" || name == host_name(); }
-
-bool is_reachable(const std::string& host, const Options& options) {
-  if (is_this_host(host)) return true;
+// Whether that host connects back, and the name it then gives.
+bool answers(const std::string& host, const Options& options, std::string& name) {
   WatchListener listener;
   std::vector<std::string> words;
   if (options.agent.empty())
@@ -64,12 +62,39 @@ bool is_reachable(const std::string& host, const Options& options) {
   const auto start = Clock::now();
   bool connected = false;
   while (!connected && seconds_since(start) < kPatience && process.running()) {
-    connected = welcome(listener, strangers);
+    connected = welcome(listener, strangers, name);
     std::this_thread::sleep_for(20ms);
   }
-  connected = connected || welcome(listener, strangers);
+  connected = connected || welcome(listener, strangers, name);
   process.kill_tree();
   return connected;
+}
+
+}  // namespace
+
+bool is_this_host(const std::string& name) { return name == "localhost" || name == "127.0.0.1" || name == host_name(); }
+
+bool is_same_host(const std::string& a, const std::string& b) {
+  if (a.size() > b.size()) return is_same_host(b, a);
+  const bool short_name = a.find('.') == a.npos && a.find_first_not_of("0123456789") != a.npos;
+  return !a.empty() && (a == b || (short_name && b.starts_with(a + ".")));
+}
+
+bool is_reachable(const std::string& host, const Options& options, std::string* own_name) {
+  std::string name = host_name();
+  const bool reachable = is_this_host(host) || answers(host, options, name);
+  if (reachable && own_name) *own_name = name;
+  return reachable;
+}
+
+std::string unreachable_text(const std::string& host) {
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
+  if (found) freeaddrinfo(found);
+  if (failed == 0) return "it cannot be reached";
+  return fmt::format(
+      "it cannot be reached: its name does not resolve here ({}). fix: correct the name, or add it to /etc/hosts",
+      gai_strerror(failed));
 }
 
 int answer_probe(const std::string& where) {

@@ -19,6 +19,7 @@
 #include "launch/hosts.h"
 #include "launch/mpiexec_line.h"
 #include "launch/process.h"
+#include "launch/traps.h"
 
 namespace tutti::launch {
 namespace {
@@ -41,6 +42,7 @@ void say(const std::string& text) {
 
 struct HostState {
   Host host;
+  std::string own_name = {};  // messages of the run have it; "" = not known yet
   bool away = false;
   int failures = 0;  // in a row
   Clock::time_point since = {};
@@ -54,7 +56,7 @@ class Supervisor {
  public:
   explicit Supervisor(Options options) : o_(std::move(options)) {
     for (const Host& h : o_.hosts) hosts_.push_back({h});
-    if (o_.ranks == 0 && o_.hosts.empty()) o_.ranks = default_ranks(cores());
+    if (o_.ranks == 0 && o_.hosts.empty()) o_.ranks = default_ranks(cores_here());
     check_min_ranks(o_);
     if (o_.min_ranks == 0) o_.min_ranks = o_.ranks;
   }
@@ -73,8 +75,6 @@ class Supervisor {
   }
 
  private:
-  static int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
   std::string restarts_left() const {
     return o_.restarts == 0 ? "it is not started again without --restarts"
                             : fmt::format("all {} restarts are used up", o_.restarts);
@@ -103,10 +103,10 @@ class Supervisor {
   // A host that failed twice in a row rests, where enough others are left.
   void look_at(HostState& h) {
     const bool rests = h.failures >= 2 && seconds_since(h.since) < kRest && ranks_without(h) >= o_.min_ranks;
-    const bool away = rests || !is_reachable(h.host.name, o_);
+    const bool away = rests || !is_reachable(h.host.name, o_, &h.own_name);
     if (away != h.away)
       say(away ? fmt::format("host {} is left out: {}", h.host.name,
-                             rests ? "it failed twice in a row" : "it cannot be reached")
+                             rests ? "it failed twice in a row" : unreachable_text(h.host.name))
                : fmt::format("host {} is back", h.host.name));
     if (h.away && !away) h.failures = 0;
     h.away = away;
@@ -220,7 +220,7 @@ class Supervisor {
     for (HostState& h : hosts_) {
       if (!h.away) continue;
       if (h.failures >= 2 && seconds_since(h.since) < kRest) continue;
-      if (!is_reachable(h.host.name, o_)) continue;
+      if (!is_reachable(h.host.name, o_, &h.own_name)) continue;
       planned_ = true;
       say(fmt::format("host {} is back: the run makes a checkpoint and goes on with it", h.host.name));
       ask_to_end(process);
@@ -233,7 +233,9 @@ class Supervisor {
     alike_ = soon && code == last_code_ ? alike_ + 1 : 1;
     last_code_ = soon ? code : -1;
     for (HostState& h : hosts_) {
-      const bool failed = code != kDone && code != kPreempted && h.host.name == cause_.host;
+      if (h.away) continue;  // had no part in this attempt
+      const bool named = is_same_host(cause_.host, h.host.name) || is_same_host(cause_.host, h.own_name);
+      const bool failed = code != kDone && code != kPreempted && named;
       h.failures = failed ? h.failures + 1 : 0;
       if (failed) h.since = Clock::now();
     }

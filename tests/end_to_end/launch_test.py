@@ -123,6 +123,12 @@ class LaunchTest(LaunchedTest):
                 self.assertIn(expected, result.text)
                 self.assertIn('fix: ', result.text)
 
+    def test_a_rank_per_core_that_it_may_use(self):
+        cores = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, {min(cores)})
+        self.assertIn('attempt 1 on 1 rank: ', self.launch(['--mpiexec', 'true', 'c'], []).wait().text)
+
     def test_flags_of_the_trainer(self):
         """They may stand before the config, as without the launcher."""
         arguments, folder = self.prepare('checked')
@@ -208,6 +214,16 @@ class LaunchTest(LaunchedTest):
                 self.assertNotIn('tutti: ', result.text)
                 self.assertTrue(model.read_bytes() == expected, 'the model differs')
 
+    def test_a_host_that_is_named_by_its_address(self):
+        """The run names a host as the host does. Here both are this one, under addresses that lead nowhere."""
+        for name, text in (('agent', 'shift\nexec "$@"'), ('mpiexec', 'echo "[rank 1 on $(hostname)] broken"\nexit 80')):
+            self.write(name, f'#!/bin/sh\n{text}\n').chmod(0o755)
+        words = ['--hosts', '192.0.2.1,192.0.2.2', '--agent', self.directory / 'agent', '--mpiexec', self.directory / 'mpiexec', '--restarts', 2]
+        result = self.launch([*words, '--min-ranks', 1], ['c']).wait()
+        self.assertEqual(result.code, 80, str(result))
+        self.assertIn('host 192.0.2.1 is left out: it failed twice in a row', result.text)
+        self.assertIn('attempt 3 on 1 rank of 192.0.2.2:1', result.text)
+
     def test_the_launcher_dies(self):
         """kill -9 of trainer launch leaves nothing behind."""
         arguments, folder = self.prepare('orphans', epochs=100000)
@@ -231,6 +247,23 @@ class HostsTest(LaunchedTest):
         (folder / 'run.cntk').write_text(text, encoding='utf-8')
         lines = examples.points(2000).splitlines()
         (folder / 'train.ctf').write_text(''.join(f'{line} |n {i}\n' for i, line in enumerate(lines)), encoding='utf-8')
+
+    def test_a_host_that_fails_twice(self):
+        """It is left out for a minute, also if --hosts has its address, and while the others fail for a reason of their own."""
+        code, text = cluster_test.cluster('up', 2, '--rate', '1gbit')
+        self.addCleanup(cluster_test.cluster, 'down')
+        self.assertEqual(code, 0, text)
+        agent = re.search(r'plm_rsh_agent (\S+)', text).group(1)
+        hosts = [cluster_test.cluster('exec', i, 'hostname', '-I')[1].split()[0] for i in (1, 2)]
+        names = ''.join(f' {host}) host={cluster_test.NAME}-{i} ;;' for i, host in enumerate(hosts, 1))
+        by_address = self.write('agent', f'#!/bin/sh\nhost=$1\nshift\ncase $host in{names} esac\nexec {agent} $host "$@"\n')
+        by_address.chmod(0o755)
+        arguments, _ = self.prepare('failing', 'ParallelTrain=[faultHook=[rank=1;exit=true;firstStep=5]]')
+        result = self.launch(['--hosts', ':1,'.join(hosts), '--agent', by_address, '--restarts', 9, '--min-ranks', 1], arguments).wait()
+        self.assertEqual(result.code, 2, str(result)[-6000:])  # a single rank refuses the rank of the faultHook, three times
+        self.assertEqual(result.text.count(f'host {hosts[1]} is left out: it failed twice in a row'), 1, str(result)[-6000:])
+        self.assertEqual(len(re.findall('(?m)^launch .*: attempt [345] on 1 rank of ', result.text)), 3, str(result)[-6000:])
+        self.assertNotIn('is back', result.text)
 
     def test_a_host_goes_and_returns(self):
         """The link of one of two hosts is cut, twice: the run goes on with fewer ranks, and with all once the link is back. Every epoch has

@@ -4,11 +4,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <future>
+#include <optional>
 
 #include "base/exit_codes.h"
+#include "base/host.h"
+#include "comm/watch_link.h"
 #include "launch/cause.h"
+#include "launch/hosts.h"
 #include "launch/options.h"
 #include "tutti/error.h"
 
@@ -53,6 +59,9 @@ TEST(LaunchOptions, EmptyValuesAreNone) {
 TEST(LaunchOptions, FlagsOfTheTrainerMayBeAnywhere) {
   EXPECT_THAT(parse({"--check", "-n", "2", "-v", "configFile=a"}, true).arguments,
               testing::ElementsAre("--check", "-v", "configFile=a"));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--write-under", "d", "-n", "2", "configFile=a"}, {"--write-under=d", "configFile=a"}})
+    EXPECT_THAT(parse(words, true).arguments, testing::ElementsAre("--write-under", "d", "configFile=a"));
 }
 
 TEST(LaunchOptions, BlanksAroundHostsAreNotOfTheirNames) {
@@ -121,6 +130,42 @@ TEST(LaunchOptions, MistakesHaveAFix) {
       EXPECT_THAT(e.what(), testing::HasSubstr("\nfix: "));
     }
   }
+}
+
+TEST(Hosts, NamesThatDoNotResolveAreTold) {
+  EXPECT_EQ(unreachable_text("127.0.0.1"), "it cannot be reached");
+  EXPECT_THAT(unreachable_text("no such host"), testing::HasSubstr("its name does not resolve here ("));
+}
+
+TEST(Hosts, HaveShortAndFullNames) {
+  EXPECT_TRUE(is_same_host("node1", "node1"));
+  EXPECT_TRUE(is_same_host("node1", "node1.cluster.org"));
+  EXPECT_TRUE(is_same_host("node1.cluster.org", "node1"));
+  EXPECT_FALSE(is_same_host("node1", "node10"));
+  EXPECT_FALSE(is_same_host("node1.a.org", "node1.b.org"));
+  EXPECT_FALSE(is_same_host("10", "10.0.0.1"));
+  EXPECT_FALSE(is_same_host("10.0.0.1", "10.0.0.2"));
+  EXPECT_FALSE(is_same_host("", ""));
+}
+
+// A run names a host as the host does, --hosts perhaps by its address.
+TEST(Hosts, AProbeSaysTheNameOfItsHost) {
+  WatchListener listener;
+  const WatchAddress& a = listener.address();
+  std::string where = std::to_string(a.session) + "," + std::to_string(a.port);
+  for (int i = 0; i < a.count; ++i) where += "," + std::to_string(a.ipv4[static_cast<std::size_t>(i)]);
+  auto answer = std::async(std::launch::async, answer_probe, where);
+  WatchLink link;
+  std::optional<WatchMessage> hello;
+  while (!hello && answer.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
+    if (!link.open()) link = listener.accept();
+    hello = link.receive();
+  }
+  ASSERT_TRUE(hello.has_value());
+  EXPECT_STREQ(hello->doing.data(), host_name().c_str());
+  hello->type = WatchMessage::Type::welcome;
+  link.send(*hello);
+  EXPECT_EQ(answer.get(), 0);
 }
 
 TEST(Cause, ComesFromTheFirstLineThatSaysIt) {
