@@ -2,6 +2,7 @@
 // The records of a run: its start and end, and what each rank spent in an epoch.
 #include "train/run_metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -15,6 +16,13 @@ namespace {
 
 std::int64_t position_of(const Training& t) { return t.progress.samples_before + t.progress.samples_in_epoch; }
 
+// For records of the step that runs: the position after it, as in its interval record. So a run that resumes from the
+// checkpoint before the step removes them.
+std::int64_t position_after_step(const Training& t) {
+  const std::int64_t samples = std::max(t.progress.samples_in_epoch, t.step_end);
+  return t.progress.samples_before + std::min(samples, t.samples_per_epoch);  // sequences may go beyond the epoch
+}
+
 }  // namespace
 
 void begin_metrics(Training& t, bool fresh) {
@@ -27,7 +35,7 @@ void begin_metrics(Training& t, bool fresh) {
   if (t.world->size() > 1 && in_step) t.metrics_ranks = t.world->split(0);
   if (!t.metrics) return;
   log::set_observer([&t](const char* event, log::Values values) {
-    MetricsRecord r{event, position_of(t)};
+    MetricsRecord r{event, position_after_step(t)};
     r.place = {{"epoch", t.progress.epoch + 1}, {"minibatch", t.progress.minibatches_in_epoch + 1}};
     for (const auto& [name, value] : values) r.measures.emplace_back(name, value);
     t.metrics->write(r);

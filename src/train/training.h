@@ -71,6 +71,7 @@ struct Training {
   std::unique_ptr<TimelineWriter> timeline;     // with SGD.timeline
   std::unique_ptr<Report> report;
   Progress progress;
+  std::int64_t step_end = 0;       // samples of the epoch after the step that runs; 0 between steps
   std::optional<Resumed> resumed;  // where this run was resumed
   AdjustState adjust;
   BestModel best;

@@ -118,12 +118,16 @@ class MetricsTest(support.TrainerTest):
         found = [r['measures']['seconds'] for r in records(folder / 'run.jsonl') if r['event'] == 'exchange']
         self.assertEqual([f'{s:.6g}' for s in found], [f'{s:.6g}' for s in logged])
         self.assertEqual(len(found), 12)
+        at = [r['samples'] for r in records(folder / 'run.jsonl') if r['event'] == 'exchange']
+        self.assertEqual(at, list(range(200, 2401, 200)), 'after the steps')
 
     def test_a_killed_run_writes_no_step_twice(self):
         """Killed between checkpoints within an epoch: what it wrote behind the last one is replaced, and in the end all is as without a kill."""
+        exchanges = 'Train=[SGD=[ParallelTrain=[syncPerfStats=1]]]'
         arguments, whole = self.prepare('whole', options='checkpointEverySamples=200')
-        self.run_trainer(arguments, 2)
+        self.run_trainer([*arguments, exchanges], 2)
         arguments, folder = self.prepare('killed', options='checkpointEverySamples=200')
+        arguments.append(exchanges)
         slow = [*arguments, 'Train=[SGD=[ParallelTrain=[faultHook=[rank=0;sleep=0.01]]]]']
         kills = 0
         for samples in (300, 1100, 1700):
@@ -135,7 +139,7 @@ class MetricsTest(support.TrainerTest):
             run.wait()
         self.assertEqual(kills, 3)
         self.run_trainer(arguments, 2)
-        lasting = ('interval', 'epoch', 'validation', 'checkpoint')
+        lasting = ('interval', 'epoch', 'validation', 'checkpoint', 'exchange')
         expected, found = [[without_times(r) for r in records(f / 'run.jsonl') if r['event'] in lasting] for f in (whole, folder)]
         steps = [(r['event'], r['samples']) for r in found if r['event'] != 'checkpoint']
         self.assertEqual(len(steps), len(set(steps)))
