@@ -4,9 +4,12 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "actions/run.h"
 #include "base/activity.h"
 #include "base/exit_codes.h"
+#include "base/memory.h"
 #include "base/time_slice.h"
 #include "comm/session.h"
 #include "doctor/doctor.h"
@@ -69,6 +73,7 @@ std::string unknown_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails with EFBIG instead, like one to a full disk
   tutti::limit_openmp_spinning();
   for (const Command& command : commands)
     if (argc > 1 && command.name == argv[1]) return command.run(argc - 2, argv + 2);
@@ -82,18 +87,29 @@ int main(int argc, char** argv) {
   }
   tutti::watch_this_thread();
   tutti::MpiSession mpi(&argc, &argv);
+  // Outside of the try block, so that a failure does not destroy it: that would join the run's threads, and one of them
+  // may wait for a rank that waits for this one.
+  std::unique_ptr<tutti::actions::Run> run;
+  const auto fail = [&](const std::string& text, int code) {
+    if (run) run->locks.clear();
+    mpi.fail(text, code);
+  };
   try {
     int code = 0;
-    if (const auto run = tutti::actions::prepare_run(argc, argv, mpi.world(), code))
-      tutti::actions::run_actions(*run, mpi.world());
+    run = tutti::actions::prepare_run(argc, argv, mpi.world(), code);
+    if (run) tutti::actions::run_actions(*run, mpi.world());
+    run.reset();
     mpi.end(code);
     return code;
   } catch (const tutti::StopRun& stop) {
+    run.reset();
     mpi.end(stop.code);
     return stop.code;
   } catch (const tutti::CodedError& error) {
-    mpi.fail(error.what(), error.code());
+    fail(error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    fail(tutti::kOutOfMemory, tutti::kFailed);
   } catch (const std::exception& error) {
-    mpi.fail(error.what());
+    fail(error.what(), tutti::kFailed);
   }
 }

@@ -34,19 +34,20 @@ Action make_later(const ActionContext& context, const ActionEntry& entry, ModelT
   Action later = std::move(awaited.known);
   later.settings += fmt::format("{}  begins     with '{}', which this run makes first",
                                 later.settings.empty() ? "" : "\n", awaited.path);
-  later.run = [context = context.for_running(), make = entry.make, seed = *context.seed,
-               begins = later.begins]() mutable {
+  later.run = [context = context.for_running(), make = entry.make, seed = *context.seed, begins = later.begins,
+               action = std::optional<Action>()]() mutable {  // kept after an error, as all others are (main.cpp)
     Problems problems;
     config::Notices notices;
     ActionContext now = context;
     now.problems = &problems, now.notices = &notices, now.seed = &seed;
-    const auto action = make(now);
+    action = make(now);
     problems.throw_if_any();
     if (!action) throw Error("another rank failed to start this action");
     if (begins) *action->begins = *begins;
     for (const auto& line : notices.lines) log::warning(line);
     log::line(action->settings);
     action->run();
+    action.reset();
   };
   return later;
 }

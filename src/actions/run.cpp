@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <span>
 
@@ -23,9 +22,11 @@
 #include "actions/prepare.h"
 #include "actions/together.h"
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/launcher.h"
 #include "base/memory.h"
 #include "comm/session.h"
+#include "comm/watchdog.h"
 #include "train/checkpoint.h"
 #include "train/file.h"
 #include "train/metrics/options.h"
@@ -34,6 +35,13 @@
 
 namespace tutti::actions {
 namespace {
+
+// Of all that is not a training, which has limits of its own (SGD).
+void watch(const config::TopLevel& top) {
+  WatchLimits limits;
+  limits.stall = top.stall_timeout, limits.warn = top.stall_warning;
+  set_watch_limits(limits);
+}
 
 void announce(const Prepared& p) {
   const std::string bar(78, '#');
@@ -138,13 +146,17 @@ void check_done_file(const config::Record& config, const config::TopLevel& top, 
         Diagnostic{place_of(config, "doneFile"), fmt::format("doneFile: {}", why), "name a file that can be written"});
 }
 
+void check_log(const config::Record& config, const config::TopLevel& top, int rank, Problems& problems) {
+  const std::string path = config::log_path(top, rank), why = path.empty() ? "" : outside_write_root(path);
+  if (!why.empty()) problems.add(Diagnostic{place_of(config, "stderr"), fmt::format("stderr: {}", why), kInWriteRoot});
+}
+
 void write_done_file(const config::TopLevel& top, Communicator& world) {
   if (top.done_file.empty() || world.rank() != 0) return;
   create_directories(directory_of(top.done_file));
-  std::ofstream out(top.done_file);
-  out << fmt::format("Successfully finished at {} on {}\n", now_text(), world.host());
-  out.flush();
-  if (!out) throw Error(fmt::format("cannot write doneFile '{}'", top.done_file));
+  write_file(top.done_file, [&](std::ostream& out) {
+    out << fmt::format("Successfully finished at {} on {}\n", now_text(), world.host());
+  });
 }
 
 // parallelizationMethod = auto: the command line is read again, with words that name the methods.
@@ -191,12 +203,13 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     // A single rank under mpiexec also takes the parallel path, so that its cost can be measured.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
     top = config::read_top_level(line.config, ranks, problems, notices);
-    if (problems.empty()) device = plan_device(top, place, only_checks);
+    if (problems.empty()) watch(top), device = plan_device(top, place, only_checks);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
     const MethodChoices choices = settle_methods(argc, argv, directory, line, top, place, world, notices);
     if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
     actions = prepare(line, top, device.device, world, problems, notices, choices);
+    check_log(line.config, top, world.rank(), problems);
     if (world.rank() == 0) check_done_file(line.config, top, problems);
     problems.throw_if_any();
   });
@@ -206,8 +219,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     if (world.rank() == 0) log::release_warnings();
     print_check(world, *run, line, notices, settings_lines(actions, cpu, device, place, world), place.local_ranks,
                 device.device);
-    if (line.dry_run) dry_run(*run, world);
-    return nullptr;
+    return (run->dry = line.dry_run) ? std::move(run) : nullptr;
   }
   if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
   const bool append = appends_to_log(actions, line, top.append_log, world);
@@ -226,8 +238,10 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
 }
 
 void run_actions(Run& run, Communicator& world) {
+  if (run.dry) return dry_run(run, world);
   for (const auto& p : run.actions) {
     announce(p);
+    watch(run.top);
     if (p.on_all_ranks || world.rank() == 0) p.what->run();
     world.barrier();
     if (run.top.trace_level > 0) {

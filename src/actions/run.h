@@ -12,8 +12,9 @@
 
 namespace tutti::actions {
 
-// A checked configuration. Its models are locked and its log is open.
+// A checked configuration. Its models are locked and its log is open, unless it is dry.
 struct Run {
+  bool dry = false;  // --dry-run: one step of each training, and nothing is written
   config::TopLevel top;
   std::vector<Prepared> actions;
   std::vector<ModelLock> locks;

@@ -5,15 +5,23 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
+
+#include "base/memory.h"
+#include "tutti/error.h"
 
 namespace tutti::actions {
 
 bool together(Communicator& world, const std::function<void()>& part) {
   std::string failure;
+  bool no_memory = false;
   try {
     part();
+  } catch (const std::bad_alloc&) {
+    failure = kOutOfMemory;
+    no_memory = true;
   } catch (const std::exception& e) {
     failure = e.what();
     if (failure.empty()) failure = "failed";
@@ -28,10 +36,10 @@ bool together(Communicator& world, const std::function<void()>& part) {
 
   failure.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(first)]));
   world.broadcast(first, std::as_writable_bytes(std::span(failure.data(), failure.size())));
-  if (world.rank() == 0) {
-    if (first > 0) failure = fmt::format("[rank {}] {}", first, failure);
-    std::fprintf(stderr, "%s\n", failure.c_str());
-  }
+  world.broadcast(first, std::as_writable_bytes(std::span(&no_memory, 1)));
+  if (first > 0) failure = fmt::format("[rank {}] {}", first, failure);
+  if (no_memory) throw Error(failure);
+  if (world.rank() == 0) std::fprintf(stderr, "%s\n", failure.c_str());
   return false;
 }
 

@@ -12,7 +12,7 @@ namespace tutti::actions {
 constexpr int wrong_configuration = 2;  // the exit code
 
 // Runs `part` on every rank. If it throws on any rank, rank 0 prints the message of the first such rank once, and every
-// rank returns false. Collective.
+// rank returns false. If that rank is out of memory, every rank throws an Error instead. Collective.
 bool together(Communicator& world, const std::function<void()>& part);
 
 }  // namespace tutti::actions

@@ -103,9 +103,7 @@ std::vector<pid_t> neighbours(Communicator& world) {
   const int rank = world.rank();
   const std::vector<pid_t> others = neighbours(world);
   const bool elsewhere = others.size() + 1 < static_cast<std::size_t>(world.size());
-  alarm(5);  // whatever MPI_Finalize waits for
-  MPI_Finalize();
-  if (rank != 0) std::_Exit(0);
+  if (rank != 0) leave();
   for (int i = 0; i < 100; ++i) {
     bool any = false;
     for (const pid_t pid : others) any = any || alive(pid);
@@ -113,11 +111,12 @@ std::vector<pid_t> neighbours(Communicator& world) {
     std::this_thread::sleep_for(5ms);
   }
   std::this_thread::sleep_for(elsewhere ? 200ms : 20ms);  // until the launcher knows
-  std::_Exit(code);
+  leave_with(code);
 }
 
-// Collective; the last call of a rank. Ends all ranks with this exit code (not 0). Returns if this MPI library cannot
-// end without a message of the launcher.
+// Collective; the last call of a rank. Ends all ranks with this exit code (not 0), without MPI_Finalize: after an
+// error, threads of the run may still use MPI. Returns if this MPI library cannot end without a message of the
+// launcher.
 void end_all(Communicator& world, int code) {
   std::fflush(nullptr);
   world.barrier();
@@ -234,8 +233,7 @@ void MpiSession::fail(const std::string& text, int code) {
     watchdog_.reset();
     if (rank == 0) std::fprintf(stderr, "%s\n", text.c_str());
     end_all(*world_, code);
-    world_.reset();
-    MPI_Finalize();
+    MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }
   // A failure on several ranks is reported by the first of them, which ends the others before they report it.

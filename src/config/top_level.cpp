@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "config/text.h"
 
@@ -52,6 +54,7 @@ void TopLevel::describe(Fields& f) {
   f("randomSeedOffset", seed_offset, "added to the seeds of random parameters that have no randomSeed");
   f("progressTracing", progress_tracing, "print PROGRESS and EVALERR lines to stdout");
   f("doneFile", done_file, "file to write when all commands have finished");
+  describe_stall_limits(f, stall_timeout, stall_warning);
   for (const char* key : {"shareNodeValueMatrices", "optimizeGradientAccumulation", "hyperCompressMemory"})
     f.no_effect(key, "memory is planned and shared before the first step");
   for (const char* key : {"lockGPU", "excludedDevices", "traceGPUMemoryAllocations"})
@@ -67,6 +70,18 @@ void TopLevel::describe(Fields& f) {
   if (seed_offset < 0)
     f.problem("randomSeedOffset", "'randomSeedOffset' cannot be negative", "write 0 or more, such as 100");
   if (command.empty()) f.problem("command", "'command' names no command", "write command = Train, the name of a block");
+}
+
+void describe_stall_limits(Fields& f, double& timeout, double& warning) {
+  f("stallTimeout", timeout,
+    "seconds after which a rank that is dead, frozen, cut off or makes no progress ends the run with its name");
+  f("stallWarning", warning, "seconds after which a warning names such a rank");
+  for (const auto& [key, value] : {std::pair("stallTimeout", timeout), std::pair("stallWarning", warning)})
+    if (!(value > 0 && std::isfinite(value)))
+      f.problem(key, fmt::format("{} must be a number of seconds above 0", key), "write 300 for five minutes");
+  if (timeout > 0 && timeout < 2)
+    f.problem("stallTimeout", "ranks are heard of every half a second, so a stallTimeout below 2 ends healthy runs",
+              "write 300 for five minutes");
 }
 
 TopLevel::Device TopLevel::device() const {

@@ -30,11 +30,15 @@ struct TopLevel {
   std::int64_t seed_offset = 0;
   bool progress_tracing = false;
   std::string done_file;
+  double stall_timeout = 300, stall_warning = 30;
 
   void describe(Fields& f);
   Device device() const;  // what deviceId says
   int gpu_index() const;  // of Device::gpu
 };
+
+// stallTimeout and stallWarning, of the top level and of SGD.
+void describe_stall_limits(Fields&, double& timeout, double& warning);
 
 // `ranks`: number of processes that the launcher started; more than one turns parallelTrain on.
 TopLevel read_top_level(const Record& top, int ranks, Problems&, Notices&);

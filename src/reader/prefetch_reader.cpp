@@ -41,8 +41,20 @@ std::int64_t PrefetchReader::sweep_samples() {
 
 std::string PrefetchReader::place(std::uint32_t sequence) {
   std::unique_lock lock(mutex_);
-  wake_caller_.wait(lock, [&] { return !busy_; });
+  wake_caller_.wait(lock, [&] { return !busy_ || in_queue_; });
   return maker_.place(sequence);
+}
+
+std::int64_t PrefetchReader::NotedQueue::next() {
+  const auto note = [this](bool waits) {
+    const std::lock_guard lock(reader.mutex_);
+    reader.in_queue_ = waits;
+    reader.wake_caller_.notify_all();
+  };
+  note(true);
+  const std::int64_t unit = source->next();
+  note(false);
+  return unit;
 }
 
 void PrefetchReader::start_epoch(const EpochPlan& plan) {
@@ -53,7 +65,10 @@ void PrefetchReader::start_epoch(const EpochPlan& plan) {
   from_queue_ = plan.work_queue != nullptr;
   early_ = false;
   given_ = Clock::now();
-  maker_.start(plan);
+  EpochPlan noted = plan;
+  queue_.source = plan.work_queue;
+  if (from_queue_) noted.work_queue = &queue_;
+  maker_.start(noted);
   running_ = true;
   if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
   wake_worker_.notify_one();
@@ -120,7 +135,7 @@ void PrefetchReader::make_one(std::unique_lock<std::mutex>& lock) {
     failure = std::current_exception();
   }
   lock.lock();
-  busy_ = false;
+  busy_ = in_queue_ = false;
   wake_caller_.notify_all();
   making_ = Clock::now() - start;
   quick_ = making_ < quick ? std::min(quick_ + 1, quick_in_a_row) : 0;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "reader/minibatch_maker.h"
+#include "tutti/work_queue.h"
 
 namespace tutti::reader {
 
@@ -29,6 +30,14 @@ class PrefetchReader final : public Reader {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Notes when the thread waits for a work unit: it does not use the maker then.
+  struct NotedQueue final : WorkQueue {
+    explicit NotedQueue(PrefetchReader& r) : reader(r) {}
+    void start_range() override { source->start_range(); }
+    std::int64_t next() override;
+    PrefetchReader& reader;
+    WorkQueue* source = nullptr;
+  };
   void work();
   void make_one(std::unique_lock<std::mutex>&);
   void halt(std::unique_lock<std::mutex>&);
@@ -43,11 +52,13 @@ class PrefetchReader final : public Reader {
   std::size_t made_ = 0, taken_ = 0;  // minibatches of this epoch so far; share i lies at i % ring size
   bool running_ = false;              // there is more to make
   bool busy_ = false;                 // one is being made, without the lock
+  bool in_queue_ = false;             // busy_ with a wait for a work unit, which may take until this rank goes on
   bool quit_ = false;
   bool waits_ = false;  // the caller has nothing to do
   // Where work units are handed out: whether one is made ready while the caller works, from how long making and working
   // take.
   bool from_queue_ = false, early_ = false;
+  NotedQueue queue_{*this};
   Clock::time_point given_;
   Clock::duration making_{};
   int quick_ = 0;  // made in a row in less time than a thread takes to wake up

@@ -15,13 +15,16 @@
 
 namespace tutti {
 
-BackgroundWriter::~BackgroundWriter() {
+BackgroundWriter::~BackgroundWriter() { close(); }
+
+void BackgroundWriter::close() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  job_ = {};
 }
 
 void BackgroundWriter::submit(Job job) {

@@ -24,7 +24,7 @@ class BackgroundWriter {
   };
 
   BackgroundWriter() = default;
-  ~BackgroundWriter();  // waits
+  ~BackgroundWriter();  // close()
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
@@ -34,6 +34,8 @@ class BackgroundWriter {
   void wait();
   // Jobs that failed since the last one that did not; each was warned about when it failed.
   int failures_in_a_row();
+  // Waits for the last job and drops what it could not write. Nothing is submitted afterwards.
+  void close();
   // Waits for the last job, and repeats it now and then if it failed. Returns why the last attempt failed; "" = it is
   // on disk.
   std::string finish(int attempts);

@@ -102,6 +102,9 @@ ResumePoint copy_model(const ResumePoint&, const std::string& model, Communicato
 // Before a run from scratch: removes the states (not the models) of earlier runs so that they cannot be resumed. Rank
 // 0.
 void discard_checkpoints(const std::string& model_path);
+// Once the first model of a run from scratch is saved: gives models of earlier runs that are not older, because the
+// clock was set back, a time before it, so that a restart knows them as leftovers. Rank 0.
+void date_back_leftovers(const std::string& model_path, std::int64_t max_epochs);
 // Removes the models and states of the epochs after `epoch`, of which `last` were begun. Rank 0.
 void discard_epochs(const std::string& model_path, std::int64_t epoch, std::int64_t last, std::int64_t max_epochs);
 
@@ -121,6 +124,8 @@ struct CheckpointParts {
   Visit common_state;
   Visit rank_state;
   std::string rank_state_name;
+  // The part of common_state that does not depend on how layers are divided.
+  Visit undivided_state = {};
   // The network is that of files, as one that action edit has made; a restart takes it from the files again.
   bool network_of_files = false;
 };

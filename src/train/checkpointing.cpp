@@ -347,7 +347,9 @@ void restore_method(Training& t) {
   if (!report.lost.empty())
     log::warning(fmt::format(
         "the exchange starts without the local state of each rank{}: {}",
-        t.parallel->method.traits.own_updates ? " (weights since the last exchange, optimizer)" : " (residuals)",
+        t.parallel->method.traits.own_updates
+            ? " (weights since the last exchange, optimizer, and state of the method such as block momentum)"
+            : " (residuals)",
         report.lost));
   else if (report.ranks > 0 && report.ranks != t.world->size())
     log::line(
@@ -372,6 +374,7 @@ void save_initial_model(Training& t) {
                                                    "'{}' writable, and start again",
                                                    e.what(), directory_of(t.model_path)));
   }
+  if (t.world->rank() == 0) date_back_leftovers(t.model_path, t.sgd.max_epochs);
 }
 
 void checkpoint_at_epoch_end(Training& t) {
@@ -395,6 +398,7 @@ std::int64_t next_checkpoint(const Training& t) {
 }
 
 void checkpoint(Training& t) {
+  verify_group_weights(t);
   const SavedWeights saved(t);
   const SavedStatistics statistics(t);
   store(t);

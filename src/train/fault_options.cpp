@@ -4,21 +4,12 @@
 #include <cmath>
 
 #include "comm/watchdog.h"
+#include "config/top_level.h"
 
 namespace tutti {
-namespace {
-
-void check_seconds(config::Fields& f, const char* key, double value) {
-  if (!(value > 0 && std::isfinite(value)))
-    f.problem(key, std::string(key) + " must be a number of seconds above 0", "write 300 for five minutes");
-}
-
-}  // namespace
 
 void FaultOptions::describe(config::Fields& f) {
-  f("stallTimeout", stall_timeout,
-    "seconds after which a rank that is dead, frozen, cut off or makes no progress ends the run with its name");
-  f("stallWarning", stall_warning, "seconds after which a warning names such a rank");
+  config::describe_stall_limits(f, stall_timeout, stall_warning);
   f("graceSeconds", grace_seconds,
     "seconds from SIGTERM, SIGINT or SIGUSR1 in which the run makes a checkpoint and ends with exit code 75");
   f.choice<OnNan>(
@@ -47,12 +38,9 @@ void FaultOptions::describe(config::Fields& f) {
                                  {"betweenHosts", ChecksummedMessages::between_hosts},
                                  {"all", ChecksummedMessages::all}},
                                 "messages of the exchange that carry a checksum, which the receiver verifies");
-  check_seconds(f, "stallTimeout", stall_timeout);
-  if (stall_timeout > 0 && stall_timeout < 2)
-    f.problem("stallTimeout", "ranks are heard of every half a second, so a stallTimeout below 2 ends healthy runs",
-              "write 300 for five minutes");
-  check_seconds(f, "stallWarning", stall_warning);
-  check_seconds(f, "graceSeconds", grace_seconds);
+  if (!(grace_seconds > 0 && std::isfinite(grace_seconds)))
+    f.problem("graceSeconds", "graceSeconds must be a number of seconds above 0",
+              "write 25, or less than the scheduler waits before it kills");
 }
 
 void apply(const FaultOptions& o) {

@@ -68,12 +68,14 @@ class CopyingArchive final : public ByteArchive {
   const int from_;
 };
 
-std::string describe(const Training& t, const std::vector<ReplicaDifference>& found) {
-  const auto hosts = hosts_of(*t.world);
+// `comm`: the ranks that were compared. Collective over them.
+std::string describe(const Training& t, Communicator& comm, const std::vector<ReplicaDifference>& found) {
+  const auto hosts = hosts_of(comm);
   std::string text;
   for (const ReplicaDifference& d : found) {
     std::vector<std::string> ranks;
-    for (const int r : d.wrong) ranks.push_back(fmt::format("rank {} on {}", r, hosts[static_cast<std::size_t>(r)]));
+    for (const int r : d.wrong)
+      ranks.push_back(fmt::format("rank {} on {}", comm.world_rank(r), hosts[static_cast<std::size_t>(r)]));
     const std::string& name = t.network->parameters().slices[d.slice].name;
     text += text.empty() ? "" : "; ";
     text += d.right >= 0
@@ -83,14 +85,23 @@ std::string describe(const Training& t, const std::vector<ReplicaDifference>& fo
   return text;
 }
 
-void take_majority(Training& t, const std::vector<ReplicaDifference>& found) {
+void copy_optimizer_among(Training& t, Communicator& comm, int from) {
+  if (t.layer_ranks || t.sgd.shard_optimizer) return;
+  CopyingArchive copy(comm, from);
+  t.optimizer->archive(copy);
+}
+
+void take_majority(Training& t, Communicator& comm, const std::vector<ReplicaDifference>& found) {
   Parameters& p = t.network->parameters();
   for (const ReplicaDifference& d : found) {
     const Slice& s = p.slices[d.slice];
-    t.world->broadcast(d.right, std::as_writable_bytes(p.weights.span().subspan(s.offset, s.size())));
+    comm.broadcast(d.right, std::as_writable_bytes(p.weights.span().subspan(s.offset, s.size())));
   }
   // What changed a weight may have changed the optimizer's state; it would change the weight again.
-  copy_optimizer(t, found[0].right);
+  if (&comm == t.world)
+    copy_optimizer(t, found[0].right);
+  else
+    copy_optimizer_among(t, comm, found[0].right);
 }
 
 // The common weights of parameter servers exist once.
@@ -99,17 +110,29 @@ bool has_replicas(const Training& t) {
          !t.sgd.parallel.traits().at_servers && t.sgd.parallel.keeps_step();
 }
 
-void compare_and_act(Training& t) {
+// With groups that exchange weights between them: the ranks of this rank's group if they make every update together,
+// so that their own weights are equal, too. Null otherwise.
+Communicator* ranks_of_group(const Training& t) {
+  const ParallelMethod& m = t.parallel->method;
+  const bool verifies = t.sgd.faults.verify_replicas > 0 && t.warm_start.over;
+  const bool alike = m.traits.own_updates && !m.traits.gradients_between_groups;
+  return verifies && alike && m.update_ranks && m.update_ranks->size() > 1 ? m.update_ranks : nullptr;
+}
+
+// Collective over `comm`.
+void compare_and_act(Training& t, Communicator& comm) {
   const Doing doing("compares the replicas");
   t.network->synchronize();
-  const auto found = compare_replicas(t.network->parameters(), *t.world);
+  const auto found = compare_replicas(t.network->parameters(), comm);
   if (found.empty()) return;
   const std::string what = fmt::format("epoch {}, after {} minibatches: {}", t.progress.epoch + 1,
-                                       t.progress.minibatches_in_epoch, describe(t, found));
+                                       t.progress.minibatches_in_epoch, describe(t, comm, found));
   const bool majority = std::all_of(found.begin(), found.end(), [](const auto& d) { return d.right >= 0; });
   if (t.sgd.faults.on_divergence == OnDivergence::majority && majority) {
-    take_majority(t, found);
-    return log::warning(
+    take_majority(t, comm, found);
+    // warning() writes on rank 0 of the run only, which the other groups do not have.
+    const bool speaks = comm.rank() == 0 && t.world->rank() != 0;
+    return (speaks ? log::warning_of_rank : log::warning)(
         fmt::format("{}: the weights of most ranks are taken. Look after the memory of that host", what));
   }
   throw CodedError(
@@ -122,9 +145,7 @@ void compare_and_act(Training& t) {
 }  // namespace
 
 void copy_optimizer(Training& t, int from) {
-  if (t.world->size() == 1 || t.parallel->method.traits.own_updates || t.layer_ranks || t.sgd.shard_optimizer) return;
-  CopyingArchive copy(*t.world, from);
-  t.optimizer->archive(copy);
+  if (t.world->size() > 1 && !t.parallel->method.traits.own_updates) copy_optimizer_among(t, *t.world, from);
 }
 
 std::vector<ReplicaDifference> compare_replicas(const Parameters& p, Communicator& comm) {
@@ -143,14 +164,21 @@ std::vector<ReplicaDifference> compare_replicas(const Parameters& p, Communicato
   return found;
 }
 
-void verify_replicas(Training& t, std::int64_t step) {
-  if (!has_replicas(t) || step % t.sgd.faults.verify_replicas != 0) return;
+void verify_replicas(Training& t, std::int64_t before) {
+  const std::int64_t every = t.sgd.faults.verify_replicas;
+  if (every == 0 || t.progress.minibatches_in_epoch / every == before / every) return;
+  verify_group_weights(t);
+  if (!has_replicas(t)) return;
   const CommonWeights common(*t.parallel->method.weights);
-  compare_and_act(t);
+  compare_and_act(t, *t.world);
+}
+
+void verify_group_weights(Training& t) {
+  if (Communicator* const group = ranks_of_group(t)) compare_and_act(t, *group);
 }
 
 void verify_common_weights(Training& t) {
-  if (has_replicas(t)) compare_and_act(t);
+  if (has_replicas(t)) compare_and_act(t, *t.world);
 }
 
 }  // namespace tutti

@@ -25,8 +25,11 @@ struct ReplicaDifference {
 std::vector<ReplicaDifference> compare_replicas(const Parameters&, Communicator&);
 
 // After a step: compares the weights if verifyReplicas says so, where they are equal between steps or the last exchange
-// left common ones. Throws CodedError(kReplicasDiffer), or takes the weights of most ranks (onDivergence). Collective.
-void verify_replicas(Training&, std::int64_t step);
+// left common ones. `before`: the minibatches of the epoch before the step; with a work queue a step passes several.
+// Throws CodedError(kReplicasDiffer), or takes the weights of most ranks (onDivergence). Collective.
+void verify_replicas(Training&, std::int64_t before);
+// The same for the own weights of the ranks of a group that make every update together. Collective over the group.
+void verify_group_weights(Training&);
 // The same for the common weights that are shown, before they are saved.
 void verify_common_weights(Training&);
 // Every rank takes the optimizer's state of rank `from`, where all of them should have the same. Collective.

@@ -5,10 +5,12 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <set>
 
+#include "base/write_root.h"
 #include "cntk/checkpoint.h"
 #include "cntk/model.h"
 #include "train/checkpoint.h"
@@ -294,6 +296,29 @@ ResumePoint copy_model(const ResumePoint& point, const std::string& model, Commu
     copy_durably(point.model, model);
   });
   return copy;
+}
+
+void date_back_leftovers(const std::string& model_path, std::int64_t max_epochs) {
+  const std::string first = model_name(model_path, 0, max_epochs);
+  const auto begun = time_of(first);
+  if (!begun || first == model_path) return;
+  std::vector<std::string> models{model_path};
+  each_numbered_file(model_path, [&](std::int64_t epoch, std::string_view end) {
+    if (end.empty() && epoch > 0) models.push_back(numbered_model_name(model_path, epoch));
+  });
+  for (const std::string& model : models) {
+    const auto time = time_of(model);
+    if (!time || *time < *begun) continue;
+    std::string why = outside_write_root(model);  // of a link
+    std::error_code error;
+    if (why.empty()) fs::last_write_time(model, *begun - std::chrono::seconds(2), error);  // some count in steps of 2 s
+    if (error) why = error.message();
+    if (!why.empty())
+      log::warning(
+          fmt::format("'{}' of an earlier run is newer than '{}', and its time cannot be set ({}): a restart may "
+                      "take it for a model of this run. fix: remove it",
+                      model, first, why));
+  }
 }
 
 void discard_checkpoints(const std::string& model_path) {

@@ -67,6 +67,7 @@ struct Loop {
   }
 
   void finish() {
+    if (phase.method == t.parallel.get()) verify_group_weights(t);  // the last exchange overwrites some of them
     const auto start = Clock::now();
     update.apply(method.weights->end_epoch());
     t.times.network += seconds_since(start);
@@ -88,6 +89,7 @@ void step(Loop& loop, const Batch& batch) {
   Training& t = loop.t;
   const Doing doing("computes");
   const auto start = Clock::now();
+  t.step_end = batch.position + batch.global_samples;
   StepMetrics metrics;
   if (loop.joins_step(batch)) {
     loop.update.use(step_rates(t, loop.phase.settings, batch));
@@ -102,8 +104,10 @@ void step(Loop& loop, const Batch& batch) {
     if (loop.exchange_weights(info)) metrics = {};  // too late to count
   }
   t.times.network += seconds_since(start);
+  const std::int64_t before = t.progress.minibatches_in_epoch;
   loop.metrics.add(batch, metrics);
-  if (loop.phase.method == t.parallel.get()) verify_replicas(t, t.progress.minibatches_in_epoch);
+  t.step_end = 0;
+  if (loop.phase.method == t.parallel.get()) verify_replicas(t, before);
 }
 
 // Completes everything in flight on all ranks. Throws Rewind if one of them has seen NaN, and onNaN = rewind.

@@ -328,6 +328,12 @@ void run_epochs(Training& t) {
 
 namespace {
 
+// Completes the checkpoint that is being written, also after an error, when main does not destroy the training.
+struct ClosedWriter {
+  BackgroundWriter& writer;
+  ~ClosedWriter() { writer.close(); }
+};
+
 struct ToldLauncher {
   explicit ToldLauncher(Communicator& world) : tells(world.rank() == 0) {
     if (tells) launcher::tell(launcher::kTrains);
@@ -356,6 +362,7 @@ void summarize(const Training& t, double seconds) {
 void train(Training& t) {
   const StopSignals signals;
   const auto start = Clock::now();
+  const ClosedWriter closed{t.checkpoint_writer};
   apply(t.sgd.faults);
   if (!prepare(t)) return;
   const TrainingTime time;

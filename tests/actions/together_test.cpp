@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
+#include <string>
 
 #include "support/run_ranks.h"
 #include "tutti/error.h"
@@ -27,6 +29,22 @@ TEST(Together, OneFailureStopsEveryRankAndIsPrintedOnce) {
   });
   EXPECT_EQ(ok, 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "[rank 2] no such file: x\n");
+}
+
+// It is no mistake in the configuration.
+TEST(Together, EveryRankThrowsWhenOneHasNoMemory) {
+  std::atomic<int> thrown = 0;
+  run_ranks(3, [&](Communicator& world) {
+    try {
+      together(world, [&] {
+        if (world.rank() == 1) throw std::bad_alloc();
+      });
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).find("[rank 1] this process cannot allocate more memory\nfix: "), 0u) << e.what();
+      ++thrown;
+    }
+  });
+  EXPECT_EQ(thrown, 3);
 }
 
 }  // namespace

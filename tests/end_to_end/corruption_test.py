@@ -72,6 +72,31 @@ class CorruptionTest(support.TrainerTest):
                 result = self.run_trainer(self.prepare(f'messageChecksums=all;ParallelTrain=[{transport}{parallel};{hook}]', 1000), ranks, expect=DAMAGED)
                 self.assertRegex(result.text, r'of \d+ bytes from rank \d on \S+ was damaged on its way: its checksum is wrong')
 
+    def test_a_damaged_message_to_a_member_of_a_group(self):
+        """Its reader waits for a work unit of the leader, which waits for this rank in the exchange."""
+        hook = 'faultHook=[rank=1;firstStep=8;steps=1;flipMessage=true]'
+        groups = 'parallelizationMethod=ASGD;groups=size:2;insideGroups=[parallelizationMethod=DataParallelSGD]'
+        arguments = self.prepare(f'messageChecksums=all;stallTimeout=20;ParallelTrain=[{groups};{hook}]', 1000)
+        self.run_trainer(arguments, 4, expect=DAMAGED)
+
+    def test_a_flipped_weight_within_a_group(self):
+        """It is that of one rank, and the group leader's are those that are exchanged and saved."""
+        for between in ('BlockMomentumSGD;BlockMomentumSGD=[blockSize=600]', 'EASGD;EASGD=[period=100]', 'ASGD;DataParallelASGD=[syncPeriod=400]'):
+            with self.subTest(between):
+                groups = f'parallelizationMethod={between};groups=size:2;insideGroups=[parallelizationMethod=DataParallelSGD]'
+                hook = 'faultHook=[rank=3;firstStep=5;steps=1;flipWeight=W0]'
+                text = self.run_trainer(self.prepare(f'verifyReplicas=1;ParallelTrain=[{groups};{hook}]'), 4, expect=DIFFER).text
+                self.assertRegex(text, r"'W0' differs between rank 2 on \S+, rank 3 on \S+, and there is no majority")
+                self.assertNotIn('verifyReplicas has no effect', text)
+
+    def test_the_majority_of_a_group(self):
+        groups = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize=300];groups=size:3;' \
+                 'insideGroups=[parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]]'
+        hook = 'faultHook=[rank=4;firstStep=5;steps=1;flipWeight=W0]'
+        result = self.run_trainer(self.prepare(f'verifyReplicas=1;onDivergence=majority;ParallelTrain=[{groups};{hook}]'), 6)
+        self.assertRegex(result.text, r"'W0' of rank 4 on \S+ differs from that of most ranks: the weights of most ranks are taken")
+        self.assertEqual(result.text.count('the weights of most ranks are taken'), 1)
+
     def test_mistakes(self):
         for options, expected in (('verifyReplicas=-1', 'cannot be negative'), ('onDivergence=majority', 'has no effect without verifyReplicas'),
                                   ('messageChecksums=some', 'some')):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run that is started once more: with more epochs, with its log, and while the first still runs."""
+import os
 import re
 import time
 
@@ -61,6 +62,21 @@ class RunAgainTest(support.TrainerTest):
         run.wait()
         self.train('Train=[SGD=[maxEpochs=5]]', ranks=2)
         self.assertEqual((models / 'model.dnn').read_bytes() == (self.directory / 'whole/m').read_bytes(), True)
+
+    def test_a_clock_that_was_set_back(self):
+        """The final model of the run before is newer than all that the run from scratch writes."""
+        self.train('Train=[SGD=[maxEpochs=4]]', ranks=2)
+        models, tomorrow = self.directory / 'models', time.time() + 86400
+        for file in models.iterdir():
+            os.utime(file, (tomorrow, tomorrow))
+        before = (models / 'model.dnn').read_bytes()
+        changed = 'Train=[SGD=[maxEpochs=4;learningRatesPerMB=0.001]]'
+        self.train('makeMode=false', changed, 'Train=[SGD=[ParallelTrain=[faultHook=[rank=1;exit=true;firstStep=30]]]]', ranks=2, expect=None)
+        self.assertEqual((models / 'model.dnn').read_bytes() == before, True)
+        text = self.train(changed, ranks=2).text
+        self.assertIn('Starting from checkpoint.', text)
+        self.assertEqual(support.epochs(text)[-1]['epoch'], 4)
+        self.assertEqual((models / 'model.dnn').read_bytes() == before, False)
 
     def test_a_finished_run_says_how_to_go_on(self):
         self.train()

@@ -79,6 +79,18 @@ class WatchdogTest(support.TrainerTest):
         self.assertRegex(result.text, r'Warning: rank 1 on \S+ is frozen for \d')
         self.assertEqual(result.text.count('Warning: rank 1'), 1)
 
+    def test_frozen_outside_of_a_training(self):
+        """With the limit of the top level: the command compares models and sleeps between them."""
+        arguments, models = self.prepare('compares', 'parallelizationMethod=DataParallelSGD')
+        self.run_trainer([*arguments, 'Train=[SGD=[maxEpochs=1]]'])
+        reader = 'reader=[readerType=CNTKTextFormatReader;file=train.ctf;input=[features=[alias=x;dim=2;format=dense];labels=[alias=y;dim=2;format=dense]]]'
+        run = self.start_trainer([*arguments[:3], 'command=CV', f'CV=[action=cv;crossValidationInterval=0:1;sleepTimeBetweenRuns=600;{reader}]'], 3)
+        while run.running() and 'Final Results' not in (self.directory / '.stderr').read_text():
+            time.sleep(0.05)
+        time.sleep(1)
+        result = self.ends(run, self.stop(run, 2), FROZEN, r'rank 2 on \S+ is frozen', STALL)
+        self.assertNotIn('no command uses', result.text)
+
     def test_all_frozen(self):
         """A job that its scheduler suspends and resumes: nobody is to blame."""
         arguments, models = self.prepare('suspended', 'parallelizationMethod=DataParallelSGD')

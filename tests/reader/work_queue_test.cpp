@@ -248,6 +248,50 @@ TEST(Units, PartsOfAUnitAreOfOneSize) {
     }
 }
 
+// Hands out two units; the next one comes when the gate is opened, as from a leader that waits for this rank.
+class GatedQueue final : public WorkQueue {
+ public:
+  void start_range() override {}
+  std::int64_t next() override {
+    if (given_ == 2) asked_.set_value(), opened_.get_future().wait();
+    return given_++;
+  }
+  bool is_asked() { return asked_.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready; }
+  void open() { opened_.set_value(); }
+
+ private:
+  std::int64_t given_ = 0;
+  std::promise<void> asked_, opened_;
+};
+
+// Slow enough to be asked for the next unit early.
+class SlowSource final : public SequenceSource {
+ public:
+  const std::vector<StreamInfo>& streams() const override { return numbers_.streams(); }
+  const SequenceIndex& index() override { return numbers_.index(); }
+  void read(std::span<const std::uint32_t> sequences, Share& share) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    numbers_.read(sequences, share);
+  }
+
+ private:
+  NumberedSource numbers_{std::vector<std::uint32_t>(10, 1)};
+};
+
+TEST(Units, APlaceIsFoundWhileTheThreadWaitsForAUnit) {
+  GatedQueue queue;
+  PrefetchReader reader(MinibatchMaker(std::make_unique<SlowSource>(), {}));
+  reader.start_epoch({.minibatch = 1, .work_queue = &queue});
+  EXPECT_TRUE(reader.next());
+  EXPECT_TRUE(reader.next());
+  ASSERT_TRUE(queue.is_asked());
+  auto place = std::async(std::launch::async, [&] { return reader.place(1); });
+  EXPECT_EQ(place.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  queue.open();
+  EXPECT_EQ(place.get(), "sequence 1");
+  EXPECT_TRUE(reader.next());
+}
+
 TEST(Units, ARankWithoutShareGetsNothing) {
   const auto reader = prefetching(lengths_of(20, 1, 3));
   EXPECT_TRUE(reader->takes_work_units());

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 
 #include "tutti/error.h"
 
@@ -44,6 +45,17 @@ TEST(BackgroundWriter, ANewBestModelReplacesOneThatFailed) {
   EXPECT_EQ(writer.finish(1), "");
   EXPECT_EQ(older, 1);
   EXPECT_EQ(newer, 1);
+}
+
+// Its temporary file goes with it.
+TEST(BackgroundWriter, DropsWhatItCouldNotWriteWhenItIsClosed) {
+  BackgroundWriter writer;
+  const auto contents = std::make_shared<int>();
+  writer.submit({"m.1", nullptr, [contents] { throw Error("no space"); }});
+  writer.wait();
+  EXPECT_EQ(contents.use_count(), 2);
+  writer.close();
+  EXPECT_EQ(contents.use_count(), 1);
 }
 
 TEST(BackgroundWriter, TheLastJobIsTriedAgain) {

@@ -403,6 +403,37 @@ TEST(Checkpoint, AnEarlierRunIsNotContinuedOnceItIsDiscarded) {
   });
 }
 
+// The clock was set back by a day after the run that is discarded.
+TEST(Checkpoint, LeftoversThatAreNewerAreNotTaken) {
+  const Directory d;
+  const auto epoch_found = [&] {
+    std::vector<std::string> warnings;
+    const auto point = find_resume_point(d / "m", 3, warnings);
+    EXPECT_TRUE(warnings.empty());
+    EXPECT_FALSE(point->finished);
+    return point->epoch;
+  };
+  run_ranks(1, [&](Communicator& comm) {
+    Trial earlier(d / "m", 3, comm);
+    earlier.start();
+    earlier.epochs(3);
+    discard_checkpoints(d / "m");
+    for (const char* f : {"m", "m.0", "m.1", "m.2"})
+      std::filesystem::last_write_time(d / f, std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
+    const std::string leftover = slurp(d / "m");
+    Trial run(d / "m", 3, comm);
+    run.start();
+    date_back_leftovers(d / "m", 3);
+    EXPECT_EQ(epoch_found(), 0);
+    EXPECT_EQ(slurp(d / "m"), leftover) << "it stays until it is replaced";
+    run.epochs(1);
+    EXPECT_EQ(epoch_found(), 1);
+    run.epochs(3);
+    std::vector<std::string> warnings;
+    EXPECT_TRUE(find_resume_point(d / "m", 3, warnings)->finished);
+  });
+}
+
 // The moments at which a kill can strike while epoch 3 is saved: what stands in the directory then, and what is used.
 TEST(Checkpoint, AKillAtAnyStepOfSavingLeavesACompleteSet) {
   const Directory before, after;
@@ -549,9 +580,10 @@ TEST(Checkpoint, AnotherNumberOfRanksIsDealtAnew) {
     }
 }
 
-// The state of each rank belongs to the division of the layers. Without residuals there is nothing to lose.
+// The state of each rank belongs to the division of the layers. Without residuals there is nothing to lose, and what
+// does not depend on the division is kept.
 TEST(Checkpoint, AnotherDivisionOfLayersLosesValuesOnly) {
-  for (const bool has_residuals : {false, true}) {
+  for (const float value : {0.0f, 0.5f}) {
     const Directory d;
     run_ranks(2, [&](Communicator& comm) {
       Trial run(d / "m", 4, comm);
@@ -559,25 +591,33 @@ TEST(Checkpoint, AnotherDivisionOfLayersLosesValuesOnly) {
       run.state = {};
       run.state.epoch = 2;
       auto parts = run.parts();
-      parts.common_state = {};
-      parts.rank_state_name = "SGD, layers divided among 2 W:0";
+      double scale = 1024;
+      parts.undivided_state = [&](Archive& a) { a("lossScale.value", scale); };
+      parts.common_state = [&](Archive& a) {
+        std::int64_t samples = 1;
+        a("samples", samples), parts.undivided_state(a);
+      };
+      parts.rank_state_name = "SGD, layers divided among 2 W:0, in 2 groups";
       parts.rank_state = [&](Archive& a) {
         std::int64_t epoch = 1;
-        std::vector<float> residual(3);
-        a("epoch", epoch);
-        if (has_residuals) a("residual", std::span<float>(residual));
+        std::vector<float> residual(3, value);
+        a("epoch", epoch), a("residual", std::span<float>(residual));
       };
       save_checkpoint(run.files, run.state, parts, comm);
       std::vector<std::string> warnings;
       const auto point = find_resume_point(d / "m", 4, comm, warnings);
       ASSERT_TRUE(point);
       parts.rank_state = [](Archive&) { ADD_FAILURE() << "loads the state of another division"; };
-      const std::string lost = "the checkpoint was written by SGD, layers divided among 2 W:0";
-      parts.rank_state_name = "SGD, layers divided among 3 W:0";
-      const RankStateReport report = load_exchange_state(*point, parts, comm);
-      EXPECT_EQ(report.lost, has_residuals ? lost : "");
-      EXPECT_EQ(report.ranks, 2);
-      for (const char* other : {"SGD", "EASGD, layers divided among 2 W:0"}) {
+      const std::string lost = "the checkpoint was written by SGD, layers divided among 2 W:0, in 2 groups";
+      for (const char* now : {"SGD, layers divided among 3 W:0, in 2 groups", "SGD, in 2 groups"}) {
+        scale = 1;
+        parts.rank_state_name = now;
+        const RankStateReport report = load_exchange_state(*point, parts, comm);
+        EXPECT_EQ(report.lost, value != 0 ? lost : "") << now;
+        EXPECT_EQ(report.ranks, 2);
+        EXPECT_EQ(scale, 1024);
+      }
+      for (const char* other : {"SGD", "EASGD, layers divided among 2 W:0, in 2 groups"}) {
         parts.rank_state_name = other;
         EXPECT_EQ(load_exchange_state(*point, parts, comm).lost, lost);
       }
