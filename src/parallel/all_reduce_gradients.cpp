@@ -138,7 +138,7 @@ void AllReduceGradients::chunk_ready(std::size_t chunk) {
   if (passes_through())
     sink_->on_reduced(chunk, columns_);
   else if (options_.buffered_async)
-    ready_behind(chunk);
+    exchange_behind();
   else
     ready_in_step(chunk);
 }
@@ -168,19 +168,19 @@ void AllReduceGradients::deliver_what_is_there() {
   deliver(std::exchange(delivered_, end), end, columns_, *sink_);
 }
 
-// The memory of the chunk's gradient is used twice: once it is encoded, it receives the sum of the previous minibatch.
-void AllReduceGradients::ready_behind(std::size_t chunk) {
-  const std::size_t bucket = exchange_->bucket_of(chunk);
-  if (exchange_->first_of_bucket(chunk)) {
-    // The previous contents of this bucket must have arrived before its buffers are filled again; its sums stay until
-    // launch.
-    if (pending_.any) exchange_->complete(bucket);
-    exchange_->arm(bucket);
-    exchange_->announce(bucket);
-  }
-  exchange_->encode(chunk);
-  if (exchange_->last_of_bucket(chunk)) {
-    if (pending_.any) deliver(exchange_->first_chunk(bucket), chunk + 1, pending_.columns, *sink_);
+// The memory of a chunk's gradient is used twice: once it is encoded, it receives the sum of the previous minibatch.
+// Stops at a bucket whose previous sums are not here yet: its buffers cannot be filled again before.
+void AllReduceGradients::exchange_behind() {
+  for (; delivered_ < announced_; ++delivered_) {
+    const std::size_t bucket = exchange_->bucket_of(delivered_);
+    if (exchange_->first_of_bucket(delivered_)) {
+      if (pending_.any && !exchange_->try_complete(bucket)) break;
+      exchange_->arm(bucket);
+      exchange_->announce(bucket);
+    }
+    exchange_->encode(delivered_);
+    if (!exchange_->last_of_bucket(delivered_)) continue;
+    if (pending_.any) deliver(exchange_->first_chunk(bucket), delivered_ + 1, pending_.columns, *sink_);
     exchange_->launch(bucket);
   }
   exchange_->advance();
@@ -190,6 +190,10 @@ void AllReduceGradients::finish_step() {
   assert(announced_ == parameters_->chunks.size());
   ++steps_;
   if (options_.buffered_async) {
+    while (delivered_ < announced_) {
+      exchange_->complete(exchange_->bucket_of(delivered_));
+      exchange_behind();
+    }
     pending_ = {true, columns_};
   } else if (!passes_through()) {
     while (delivered_ < announced_) {
@@ -241,6 +245,7 @@ void AllReduceGradients::archive(Archive& a) {
     archive_residual(a, "dataParallelSGD.residual", local_residual_.span());
     a(owned_name("dataParallelSGD.ownerResidual"), owner_residual_.span());
     if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
+    if (a.loading() && comm_.size() == 1) add_owned(owner_residual_.span(), local_residual_.span());
   }
   if (a.loading() && exchange_) hand_out_residuals();
 }

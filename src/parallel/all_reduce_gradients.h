@@ -41,7 +41,7 @@ class AllReduceGradients final : public GradientExchange {
   void ask(std::int64_t columns, const ReducedGradientSink&);
   bool passes_through() const;
   void ready_in_step(std::size_t chunk);
-  void ready_behind(std::size_t chunk);
+  void exchange_behind();
   void deliver_what_is_there();
   void deliver(std::size_t first, std::size_t end, std::int64_t columns, ReducedGradientSink&);
   void count_spent();
@@ -65,7 +65,8 @@ class AllReduceGradients final : public GradientExchange {
 
   ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_ = 0;
-  std::size_t announced_ = 0, delivered_ = 0;  // chunks, in this step
+  // Chunks of this step. In buffered asynchronous mode a chunk is encoded and receives its previous sum at once.
+  std::size_t announced_ = 0, delivered_ = 0;
   Pending pending_;
 
   std::int64_t steps_ = 0;

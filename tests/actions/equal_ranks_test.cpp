@@ -182,6 +182,23 @@ TEST_F(EqualRanks, WithSynchronizedNormalization) {
   }
 }
 
+// In the network, ranks without samples wait for others, which wait for sums that these ranks owe them.
+TEST_F(EqualRanks, WithSynchronizedNormalizationLate) {
+  const Kind kind{"late", false, false, 3,
+                  "Sequential (DenseLayer {12} : BatchNormalizationLayer {synchronized = true} : ReLU)"};
+  write_data(kind, 33);
+  const std::string late =
+      "\nTrain=[makeMode=false;SGD=[ParallelTrain=[parallelizationMethod=DataParallelSGD;DataParallelSGD=["
+      "gradientBits=32;useBufferedAsyncGradientAggregation=true]]]]";
+  for (const int minibatch : {1, 3}) {
+    run(1, config(kind, "one", minibatch, 3) + late);
+    for (const int ranks : {2, 5}) {
+      run(ranks, config(kind, "more", minibatch, 3) + late);
+      EXPECT_LE(distance("one", "more"), 1e-5) << minibatch << ' ' << ranks;
+    }
+  }
+}
+
 TEST_F(EqualRanks, NotWithStatisticsOfEachShare) {
   const Kind kind{"local", false, false, 3, "Sequential (DenseLayer {12} : BatchNormalizationLayer {} : ReLU)"};
   write_data(kind, 33);

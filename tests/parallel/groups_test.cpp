@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <future>
 #include <map>
+#include <thread>
 
 #include "course.h"
 #include "parallel/groups/groups.h"
@@ -213,6 +216,63 @@ TEST(GroupedGradients, MayRunBehindOnEitherLevel) {
       }
     }
   }
+}
+
+// Other ranks may wait for a rank in a layer of the backward pass. So none waits for sums before it has announced all.
+// The ranks that are `ahead` begin a step before the others have sent the sums of the last one, and hold theirs back.
+void expect_no_wait_during_backward(const std::string& text, int ranks, const std::function<bool(int)>& ahead) {
+  SCOPED_TRACE(text + " on " + std::to_string(ranks));
+  std::atomic<int> behind = 0;
+  for (int r = 0; r < ranks; ++r) behind += ahead(r) ? 0 : 1;
+  run_ranks(ranks, [&](Communicator& comm) {
+    Parameters p = parameters_of({{300, 250}, {300, 1}, {500, 150}}, 50);
+    p.sparse_rows.resize(p.slices.size());
+    const auto player = play(options(text), comm);
+    player->start(p);
+    player->begin_epoch(0);
+    Descent sink(p);
+    GradientExchange& gradients = *player->method().gradients;
+    const bool leads = ahead(comm.rank());
+    const StepInfo info{.own_samples = 1, .samples = ranks, .columns = ranks, .global_samples = ranks};
+    const auto announce = [&] {
+      p.gradients.memory().synchronize();
+      std::ranges::fill(p.gradients.span(), 1.0f);
+      for (std::size_t chunk = 0; chunk < p.chunks.size(); ++chunk) {
+        gradients.chunk_ready(chunk);
+        if (!leads) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // sums inside a group arrive
+      }
+    };
+    if (!leads) comm.barrier();
+    gradients.begin_step(info, sink);
+    announce();
+    gradients.finish_step();
+    gradients.begin_step(info, sink);
+    if (leads) comm.barrier();
+    for (int looks = 0; leads && behind > 0 && looks < 5000; ++looks)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(!leads || behind == 0) << "the others wait for this rank";
+    announce();
+    if (!leads) --behind;
+    gradients.finish_step();
+    gradients.drain(sink);
+    p.weights.memory().synchronize();
+    for (const Slice& s : p.slices) EXPECT_EQ(p.weights.data()[s.offset], -0.25f * static_cast<float>(ranks));
+  });
+}
+
+TEST(LateGradients, AreNotWaitedForDuringBackward) {
+  const std::string late =
+      "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32;"
+      "useBufferedAsyncGradientAggregation=true]";
+  const auto odd = [](int rank) { return rank % 2 == 1; };
+  for (const std::string transport : {";transport=messages", ";transport=sharedMemory"})
+    for (const int ranks : {2, 5}) {
+      if (transport == ";transport=sharedMemory" && !is_host(*parameter_memory)) continue;
+      expect_no_wait_during_backward(late + transport, ranks, odd);
+    }
+  expect_no_wait_during_backward(late + ";groups=n:2;" + kInFull, 4, [](int rank) { return rank > 1; });
+  expect_no_wait_during_backward("parallelizationMethod=DataParallelSGD;groups=n:2;insideGroups=[" + late + "]", 4,
+                                 odd);
 }
 
 const std::vector<std::string>& weight_methods() {
