@@ -131,6 +131,30 @@ TEST(AsynchronousEasgd, ExchangesAtTheEndOfAnEpoch) {
     });
 }
 
+// The same with the center on a rank that does not train.
+TEST(AsynchronousEasgd, AServerKeepsTheCenterOverEpochs) {
+  run_ranks(2, [&](Communicator& comm) {
+    const auto alone = comm.split(comm.rank());
+    EasgdOptions together = asynchronous(0.3, 1000);
+    together.policy = EasgdOptions::Policy::sync;
+    Rank a(together, *alone), b(asynchronous(0.3, 1000, Bits::full, 1), comm);
+    for (const int first : {0, 4, 8})
+      for (Rank* r : {&a, &b}) {
+        if (comm.rank() == 0) r->steps(first, first + 4);
+        r->player->drain(r->sink);
+        r->player->end_epoch(r->sink);
+        r->player->begin_epoch(1);
+      }
+    const Weights center = b.center();
+    if (comm.rank() == 0) {
+      EXPECT_EQ(weights_of(a.p), weights_of(b.p));
+      EXPECT_EQ(a.center(), center);
+    } else {
+      EXPECT_EQ(weights_of(b.p), center);
+    }
+  });
+}
+
 // Ranks take turns, so that the order of exchanges is known: the formula of the paper, bit for bit.
 TEST(AsynchronousEasgd, InTurnsIsItsFormula) {
   for (const int ranks : {2, 3, 5})

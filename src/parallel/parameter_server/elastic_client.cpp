@@ -147,20 +147,18 @@ void ElasticClient::meet_at_center() {
   barrier_->wait();  // asleep, while the last ones still work
   fetch_center();
   load_center();
+  if (!apart_) std::copy_n(center_.data(), live_->size(), live_->weights.data());
   barrier_->wait();  // before anybody moves a center that another rank is about to load
 }
 
-void ElasticClient::drain() {
-  meet_at_center();
-  if (!apart_) std::copy_n(center_.data(), live_->size(), live_->weights.data());
-}
+void ElasticClient::drain() { meet_at_center(); }
 
 // The center is the model: what the workers have learned since their last exchange is added before it is saved.
 WeightChange ElasticClient::end_epoch() {
   const bool exchanges = comm_.rank() < workers_ && steps_ > 0;
   if (exchanges) exchange();
   meet_at_center();
-  return {.weights_changed = exchanges};
+  return {.weights_changed = exchanges || !apart_};
 }
 
 void ElasticClient::fetch_center() {
