@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "tutti/archive.h"
 #include "tutti/parameters.h"
@@ -28,6 +29,11 @@ inline void archive_residual(Archive& a, std::string_view name, std::span<float>
   FloatBuffer inherited(values.size());
   a(inherited_name(name), inherited.span());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] += inherited.data()[i];
+}
+
+// What a single rank held as an owner for others is delivered with its own residual: it sums no shards.
+inline void add_owned(std::span<float> owned, std::span<float> own) {
+  for (std::size_t i = 0; i < owned.size(); ++i) own[i] += std::exchange(owned[i], 0.0f);
 }
 
 }  // namespace tutti

@@ -498,6 +498,30 @@ TEST(ExchangeBits, WhatARankInheritsMovesItsWeights) {
   });
 }
 
+// The residual that ranks had as owners: a rank that goes on alone owns all columns and sums nothing.
+TEST(ExchangeBits, OneRankDeliversWhatOwnersLeft) {
+  run_ranks(1, [&](Communicator& comm) {
+    auto o = elastic(0, 1);
+    o.as<EasgdOptions>().bits.kind = ExchangeBits::Kind::half;
+    Parameters p = parameters_of(kShapes);
+    MemoryArchive archive;
+    auto player = play(o, comm);
+    player->start(p);
+    player->begin_epoch(0);
+    player->archive(archive);
+    archive.floats.at("owned/EASGD.ownerResidual").assign(p.size(), 2.0f);
+    archive.rewind_to_load();
+    player = play(o, comm);
+    player->start(p);
+    player->archive(archive);
+    player->begin_epoch(0);
+    Descent sink(p);
+    one_step({.ranks = 1}, *player, p, sink, 0, 0);
+    player->show_common_weights();
+    for (const Slice& s : p.slices) EXPECT_EQ(p.weights.data()[s.offset], -2.0f);
+  });
+}
+
 // Right after an exchange a rank is away from the common weights by what it owes and by nothing else. So it is on any
 // other number of ranks, which changes how far an offer moves the weights; and together their residuals keep their sum.
 TEST(ExchangeBits, OtherRanksKeepResidualSums) {

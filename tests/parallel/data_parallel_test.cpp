@@ -432,6 +432,27 @@ TEST_P(DataParallel, OwnerResidualsAreDisjoint) {
   EXPECT_GT(everywhere, 1000);
 }
 
+// One rank sums no shards: what it held as an owner joins its own residual.
+TEST_P(DataParallel, OneRankKeepsTheOwnersResidual) {
+  run_ranks(1, [&](Communicator& comm) {
+    Parameters p = parameters_of(kOdd, 3);
+    MemoryArchive archive, again;
+    for (MemoryArchive* to : {&archive, &again}) {
+      const auto player = play(options(1), comm);
+      player->start(p);
+      player->begin_epoch(0);
+      if (to == &again) player->archive(archive);
+      player->archive(*to);
+      const auto& owner = archive.floats.at("owned/dataParallelSGD.ownerResidual");
+      archive.floats["owned/dataParallelSGD.ownerResidual"].assign(owner.size(), 2.0f);
+      archive.rewind_to_load();
+    }
+    EXPECT_EQ(again.floats.at("owned/dataParallelSGD.ownerResidual"), std::vector<float>(p.size()));
+    const auto& own = again.floats.at("owed/dataParallelSGD.residual");
+    EXPECT_EQ(own, std::vector<float>(p.size(), 2.0f));
+  });
+}
+
 TEST_P(DataParallel, ARankThatThrowsEndsTheRun) {
   EXPECT_THROW(run_ranks(3,
                          [](Communicator& comm) {

@@ -258,7 +258,9 @@ void BlockExchange::archive_residuals(Archive& a, const std::string& rank_name, 
   if (lossy && a.loading()) take_over(a, rank_name, carries ? static_cast<float>(carry) : 0.0f, workspace(residual_));
   if (!lossy || carries) return;
   a(owned_name(owner_name), workspace(owner_residual_));
-  if (a.loading() && owner_residual_.size() > 0) all_reduce_->keep_own_columns(owner_residual_.data());
+  if (!a.loading() || owner_residual_.size() == 0) return;
+  all_reduce_->keep_own_columns(owner_residual_.data());
+  if (comm_.size() == 1) add_owned(owner_residual_.span(), residual_.span());
 }
 
 // The offset of a rank's weights from the common ones is a residual times the rule's unit, which depends on the number
