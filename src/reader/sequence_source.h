@@ -12,6 +12,11 @@
 
 namespace tutti::reader {
 
+// The key of a frame of a sequence. The first one has that of the sequence, which is whole in other sources.
+inline std::string key_of_frame(const std::string& sequence, std::uint64_t frame) {
+  return frame == 0 ? sequence : sequence + '#' + std::to_string(frame);
+}
+
 class SequenceSource {
  public:
   virtual ~SequenceSource() = default;

@@ -106,6 +106,32 @@ TEST(Composite, LinesWithoutIdsCountFromTheStartOfTheFile) {
   EXPECT_EQ(read_all(*late.reader), (Rows{{{2}, {2}}}));
 }
 
+// As without frame mode, whatever the order of the ids, and also behind a line that was dropped.
+TEST(Composite, FramesOfTextFilesKeepTheirIds) {
+  const TemporaryFile a("5 |x 50\n|x 51\n3 |x 30\n8 |x 80\n8 |x 81\n8 |x 82\n"),
+      b("8 |y 80\n8 |y 81\n8 |y 82\n3 |y 30\n5 |y 50\n5 |y 51\n"),
+      damaged("8 |y 80\n8 |y bad\n8 |y 82\n3 |y 30\n5 |y 50\n5 |y bad\n"),
+      longer("3 |y 30\n3 |y 31\n5 |y 50\n5 |y 51\n"),
+      padded("08 |y 80\n8 |y 81\n8 |y 82\n3 |y 30\n5 |y 50\n5 |y 51\n");
+  const auto rows_of = [&](const TemporaryFile& second, const std::string& more = "") {
+    const auto o = make_composite("frameMode=true\n" + all(text(a.path(), "x"), text(second.path(), "y"), more));
+    EXPECT_TRUE(o.reader) << o.errors;
+    std::vector<float> x, y;
+    for (const auto& row : read_all(*o.reader)) {
+      EXPECT_EQ(row[0].size(), 1u);
+      x.push_back(row[0][0]), y.push_back(row[1][0]);
+    }
+    EXPECT_EQ(x, y);
+    return x;
+  };
+  EXPECT_EQ(rows_of(b), (std::vector<float>{50, 51, 30, 80, 81, 82}));
+  EXPECT_EQ(rows_of(padded, "useNumericSequenceKeys=true"), (std::vector<float>{50, 51, 30, 80, 81, 82}));
+  EXPECT_EQ(rows_of(damaged, "maxErrors=9"), (std::vector<float>{50, 30, 80, 82}));
+  const std::string two = "frameMode=true\n" + all(text(a.path(), "x"), text(longer.path(), "y"));
+  expect_error(two, {a.path() + ":4: deserializer 2 (stream 'y') has no sequence with the key '8'", "maximum number"});
+  EXPECT_EQ(rows_of(longer, "maxErrors=9"), (std::vector<float>{50, 51})) << "3 has a second frame in one file only";
+}
+
 class CompositeImages : public ::testing::Test {
  protected:
   static std::string images(const std::string& file, const std::string& transforms = "", const std::string& more = "") {
@@ -185,6 +211,24 @@ TEST_F(CompositeImages, DamageInOnePartLeavesTheSequenceOut) {
         if (place != (y == 0 ? 2u : 3u)) together.push_back(parts[place % 2][at[place % 2]++]);
     EXPECT_EQ(rows, together);
   }
+}
+
+// A sequence of one sample has the key of the image in frame mode, too.
+TEST_F(CompositeImages, FrameModeKeepsTheIdsOfText) {
+  for (int i = 0; i < 3; ++i) png(std::to_string(i) + ".png", static_cast<unsigned>(i));
+  const std::string map = folder_.write("map.txt", "0\t.../0.png\t0\n1\t.../1.png\t1\n2\t.../2.png\t2\n");
+  const std::string ids = folder_.write("text", "2 |y 2\n0 |y 0\n1 |y 1\n");
+  const auto o = make_composite("frameMode=true\n" + all(images(map), text(ids, "y")));
+  ASSERT_TRUE(o.reader) << o.errors;
+  for (const auto& row : read_all(*o.reader)) EXPECT_EQ(row[1], row[2]);
+}
+
+TEST_F(CompositeImages, ViewsBelongToTheFirst) {
+  png("a.png", 1);
+  const std::string map = folder_.write("map.txt", "7\t.../a.png\t0\n"), ids = folder_.write("text", "7 |y 7\n");
+  const std::string views = images(map, "[type=Crop;cropType=multiview10;cropSize=2:2]:");
+  EXPECT_EQ(read_all(*make_composite(all(views, text(ids, "y"))).reader).size(), 10u);
+  expect_error(all(text(ids, "y"), views), {"map.txt:1: the image '7' has several views", "make it the first"});
 }
 
 TEST_F(CompositeImages, TransformsInTheGivenOrder) {

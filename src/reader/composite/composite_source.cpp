@@ -19,8 +19,13 @@ std::string name_of(std::size_t part, const SequenceSource& source) {
 
 std::uint64_t hash_of(const std::string& key) { return XXH3_64bits(key.data(), key.size()); }
 
-bool is_number(const std::string& key) {
-  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+// Also 7#1, a frame of 7.
+bool is_number(std::string_view key) {
+  const auto digits = [](std::string_view s) {
+    return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const std::size_t frame = key.find('#');
+  return digits(key.substr(0, frame)) && (frame == key.npos || digits(key.substr(frame + 1)));
 }
 
 }  // namespace
@@ -104,10 +109,15 @@ bool CompositeSource::keys_agree(std::size_t p) const {
 std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
   SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
   KeyTable table(other, numeric_keys_);
-  for (const auto& t : table.twice())
-    budget_.fault(fmt::format("{}: the key '{}' stands at {} already", other.place(t.second), other.key(t.second),
-                              other.place(t.first)),
-                  "keys must be unique in all but the first deserializer; the first sequence is used");
+  for (const auto& t : table.twice()) {
+    const std::string first_place = other.place(t.first), place = other.place(t.second), key = other.key(t.second);
+    if (place == first_place)
+      budget_.fault(fmt::format("{}: the image '{}' has several views (cropType = multiview10)", place, key),
+                    "only the first deserializer can have several views: make it the first; one view is used");
+    else
+      budget_.fault(fmt::format("{}: the key '{}' stands at {} already", place, key, first_place),
+                    "keys must be unique in all but the first deserializer; the first sequence is used");
+  }
   std::vector<std::uint32_t> match(first.index().sequences(), none);
   for (std::uint32_t i = 0; i < match.size(); ++i) {
     const std::string key = first.key(i);

@@ -112,13 +112,13 @@ std::pair<std::size_t, std::uint32_t> HtkSource::find(std::uint32_t sequence) co
 std::string HtkSource::key(std::uint32_t sequence) {
   const auto [u, frame] = find(sequence);
   const std::string name(streams_[primary_]->key(utterances_[u].parts[primary_]));
-  return options_.frame_mode ? fmt::format("{}#{}", name, frame) : name;
+  return options_.frame_mode ? key_of_frame(name, frame) : name;
 }
 
 std::string HtkSource::key_behind(std::uint32_t sequence) {
   const auto [u, frame] = find(sequence);
   if (!options_.frame_mode || frame + 1 < utterances_[u].frames) return {};
-  return fmt::format("{}#{}", streams_[primary_]->key(utterances_[u].parts[primary_]), frame + 1);
+  return key_of_frame(std::string(streams_[primary_]->key(utterances_[u].parts[primary_])), frame + 1);
 }
 
 std::string HtkSource::place(std::uint32_t sequence) {

@@ -29,6 +29,8 @@ class Scan {
   const char* find_end(const char* begin);
   void check_sequence(const char* at, const char* behind, std::uint32_t rows);
   void drop();
+  void count_frame(const char* at);
+  void end_frames();
   void add_sequence(const char* at, const char* behind, std::uint32_t longest);
   void release_read(const char* to);
 
@@ -41,6 +43,8 @@ class Scan {
   std::vector<std::uint32_t> samples_;  // per stream, of the sequence at hand
   std::int64_t errors_before_ = 0;      // counted before the sequence at hand
   bool cut_off_ = false;                // the last line has no newline
+  bool frame_keys_ = false;             // of a deserializer in frame mode
+  TextIndex::Frame frame_;              // the line at hand; `behind` counts the lines of its id
   const char* chunk_begin_ = nullptr;
   const char* released_ = nullptr;
   std::size_t dropped_ = 0;
@@ -71,6 +75,7 @@ TextIndex Scan::run() {
   const char* const file_end = text_.data() + text_.size();
   layout_.ids = !options_.skip_sequence_ids && !options_.frame_mode && p < file_end && *p != '|';
   index_.ids = layout_.ids;
+  frame_keys_ = options_.deserializer && options_.frame_mode && !options_.skip_sequence_ids && p < end && is_digit(*p);
   if (layout_.ids && p < end && !is_digit(*p))
     faults_.fatal(p, 1, "expected a sequence id (digits) or '|' at the start of the file",
                   "every sequence starts with its id, or no line has one: |name value value ...");
@@ -81,9 +86,11 @@ TextIndex Scan::run() {
     std::fill(samples_.begin(), samples_.end(), 0);
     errors_before_ = faults_.errors();
     const std::uint32_t rows = rows_of_sequence(parser, layout_, p, end, samples_.data());
+    if (frame_keys_) count_frame(at);
     check_sequence(at, p, rows);
     release_read(p);
   }
+  end_frames();
   if (cut_off_) {
     const char* const to = file_end - 1;
     for (const char* what : {"the last line has no newline: its sample is lost", "the last line is not a whole line"})
@@ -142,6 +149,24 @@ void Scan::drop() {
   std::iota(index_.numbers.begin(), index_.numbers.end(), 0u);
 }
 
+// A line without an id has that of the line before.
+void Scan::count_frame(const char* at) {
+  std::uint64_t id = 0;
+  if (!sequence_id(at, id)) id = frame_.id;
+  if (id != frame_.id) {
+    end_frames();
+    frame_ = {id};
+  }
+  frame_.number = frame_.behind++;
+}
+
+// Lines that were dropped count as well.
+void Scan::end_frames() {
+  if (index_.frames.empty()) return;
+  auto& last = index_.frames.back();
+  if (last.id == frame_.id && last.behind == 0) last.behind = frame_.behind;
+}
+
 void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longest) {
   if (index_.sequences.sequences() == SequenceIndex::most_sequences)
     throw Error(fmt::format("reading {}: more than {} sequences in one file; split it", file_.path(),
@@ -153,6 +178,7 @@ void Scan::add_sequence(const char* at, const char* behind, std::uint32_t longes
   }
   index_.sequences.add(longest);
   index_.offsets.push_back(static_cast<std::uint64_t>(at - text_.data()));
+  if (frame_keys_) index_.frames.push_back({frame_.id, frame_.number});
   if (dropped_ > 0 && !layout_.ids)
     index_.numbers.push_back(static_cast<std::uint32_t>(index_.offsets.size() - 1 + dropped_));
   for (std::size_t s = 0; s < samples_.size(); ++s)

@@ -52,10 +52,18 @@ void TextSource::read(std::span<const std::uint32_t> sequences, Share& share) {
 }
 
 std::string TextSource::key(std::uint32_t sequence) {
+  const auto& f = index_->frames;
+  if (!f.empty()) return key_of_frame(std::to_string(f[sequence].id), f[sequence].number);
   if (!index_->ids) return std::to_string(index_->numbers.empty() ? sequence : index_->numbers[sequence]);
   std::uint64_t id = 0;
   sequence_id(file_.bytes().data() + index_->offsets[sequence], id);
   return std::to_string(id);
+}
+
+std::string TextSource::key_behind(std::uint32_t sequence) {
+  const auto& f = index_->frames;
+  if (f.empty() || f[sequence].behind == 0) return {};
+  return key_of_frame(std::to_string(f[sequence].id), f[sequence].behind);
 }
 
 std::string TextSource::place(std::uint32_t sequence) {

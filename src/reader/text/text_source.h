@@ -42,6 +42,13 @@ struct TextIndex {
   bool ids = true;                     // whether lines are joined by id
   // Without ids: the number of each sequence among all of the file; empty if none was dropped.
   std::vector<std::uint32_t> numbers;
+  // Of a deserializer in frame mode whose lines have ids: the id of each line and its number among the lines of that
+  // id. `behind`, at the last one, is the number that a further one would have.
+  struct Frame {
+    std::uint64_t id = 0;
+    std::uint32_t number = 0, behind = 0;
+  };
+  std::vector<Frame> frames;
   std::uint64_t parsed_bytes = 0;  // what all sequences take in memory once parsed
 };
 
@@ -78,6 +85,7 @@ class TextSource final : public SequenceSource {
   void begin_epoch() override { file_.check_unchanged(); }
   void read(std::span<const std::uint32_t> sequences, Share&) override;
   std::string key(std::uint32_t sequence) override;
+  std::string key_behind(std::uint32_t sequence) override;
   std::string place(std::uint32_t sequence) override;
 
  private:
