@@ -94,6 +94,7 @@ struct Column {
   std::string name;
   std::int64_t texts = 0, first_text_line = 0;  // fields that are no number
   std::string first_text = {};
+  std::int64_t first_point_line = 0;  // of a number with a decimal point
   double sum = 0, squares = 0;
   bool whole = true;  // all numbers are whole
 };
@@ -130,6 +131,7 @@ class Table {
                        columns[c].name, columns[c].first_text),
            "remove the column or write numbers for its words; --label NAME if it is the label");
     }
+    check_points();
   }
 
   bool regression() const { return columns[label].texts == 0 && measured(); }
@@ -236,6 +238,7 @@ class Table {
         continue;
       }
       decimal_comma = decimal_comma || fields[c].find(',') != fields[c].npos;
+      if (column.first_point_line == 0 && fields[c].find('.') != fields[c].npos) column.first_point_line = number;
       column.sum += v, column.squares += v * v;
       column.whole = column.whole && v == std::floor(v);
     }
@@ -246,6 +249,17 @@ class Table {
       ++known->second.rows;
     else if (values.size() <= kMostClasses)
       values[std::string(fields[label])] = {1, number};
+  }
+
+  // The reader knows one decimal point.
+  void check_points() const {
+    if (!decimal_comma) return;
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      if (columns[c].first_point_line > 0 && (c != label || regression()))
+        fail(columns[c].first_point_line,
+             fmt::format("column {} ('{}') has a decimal point, and other numbers have decimal commas", c,
+                         columns[c].name),
+             "write all numbers alike");
   }
 
   void find_label(const std::string& name) {

@@ -266,6 +266,9 @@ class NewTest(support.TrainerTest):
         self.new('table', 't.csv', '--name', 'commas')
         self.assertIn('customDelimiter = ","', (self.directory / 'commas.cntk').read_text())
         (self.directory / 'my.cntk').unlink()
+        self.write('t.csv', '1,5;2,5;u\n2,5;3;v\n' * 9 + '2,5;1.234;v\n')
+        self.assertIn("t.csv:19: error: column 1 ('column 1') has a decimal point, and other numbers have decimal commas",
+                      self.refused('table', 't.csv'))
         self.write('t.csv', 'a,b,y\n"1,000",2,u\n"2,000",3,v\n')
         self.assertIn('t.csv:2: error: 4 columns with commas between them, and the first line has 3',
                       self.refused('table', 't.csv'))

@@ -88,6 +88,15 @@ TEST(Uci, BrokenLinesAreNamedAndTolerated) {
   expect_parts(error_of([&] { Everything{o}; }), {gap.path() + ":2:1", "an empty line", "the number of a line"});
 }
 
+TEST(Uci, WithADecimalCommaAPointIsAFault) {
+  const TemporaryFile file("0;0,5;-2\n0;1.234;4\n1;1.234,5;4\n1;7;0\n");
+  auto o = columns(file.path(), ';');
+  o.decimal_point = ",";
+  expect_parts(error_of([&] { Everything{o}; }), {":2:3:", "'1.234' in column 1", "customDecimalPoint = \",\""});
+  o.max_errors = 2;
+  EXPECT_EQ(copy(Everything(o).batch->streams[0].dense), (std::vector<float>{0.5f, -2, 7, 0}));
+}
+
 TEST(Uci, ADelimiterWithinQuotesIsAFault) {
   const TemporaryFile file("\"Ann\",3,22,\"a, b\"\n\"Bob, Jr\",1,35,c\n\",\",1,35,c\n"), blanks("\"Bob Jr\" 1 35\n");
   UciReaderOptions o = columns(file.path(), ',');

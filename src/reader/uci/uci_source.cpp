@@ -92,7 +92,8 @@ std::string UciSource::columns_fix(std::string_view line) const {
 
 bool UciSource::number(std::string_view field, float& out) {
   field = unquoted(field);
-  if (const char point = options_.decimal_point[0]; point != '.' && field.find(point) != std::string_view::npos) {
+  if (const char point = options_.decimal_point[0]; point != '.') {
+    if (field.find('.') != std::string_view::npos) return false;
     scratch_ = field;
     std::replace(scratch_.begin(), scratch_.end(), point, '.');
     field = scratch_;
@@ -141,9 +142,17 @@ std::optional<LineFault> UciSource::parse(std::string_view line, float* out, boo
       if (!number(fields_[c], *out))
         return LineFault{
             fields_[c], fmt::format("'{}' in column {} is not a finite number", printable(fields_[c].substr(0, 40)), c),
-            first_line ? "headerLines = 1 if this line names the columns; they count from 0" : "columns count from 0"};
+            number_fix(fields_[c], first_line)};
   }
   return {};
+}
+
+std::string UciSource::number_fix(std::string_view field, bool first_line) const {
+  const bool point = options_.decimal_point != "." && field.find('.') != std::string_view::npos;
+  if (point && field.find_first_not_of("0123456789.,+-eE\"") == std::string_view::npos)
+    return fmt::format("customDecimalPoint = \"{}\": a number with '.' is none", options_.decimal_point);
+  if (first_line) return "headerLines = 1 if this line names the columns; they count from 0";
+  return "columns count from 0";
 }
 
 const SequenceIndex& UciSource::index() {

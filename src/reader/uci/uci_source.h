@@ -56,6 +56,7 @@ class UciSource final : public SequenceSource {
   std::string columns_fix(std::string_view line) const;
   std::optional<LineFault> parse_class(std::size_t stream, std::string_view field, float& out) const;
   bool number(std::string_view field, float& out);
+  std::string number_fix(std::string_view field, bool first_line) const;
 
   UciReaderOptions options_;
   char delimiter_;  // 0 = blanks
