@@ -13,6 +13,19 @@ bool depends_on_samples(const Graph& graph, std::size_t node) {
                      [&](std::size_t i) { return graph.nodes[i].operation == "InputValue"; });
 }
 
+// Whether the node is computed from a value of the whole minibatch, such as a sum over its samples. Precomputed
+// statistics are values of the data set.
+bool uses_whole_minibatch(const Graph& graph, const std::vector<Value>& values, std::size_t node) {
+  std::vector<bool> sampled(graph.nodes.size(), false);
+  for (const std::size_t i : execution_order(graph, {node})) {
+    const Node& n = graph.nodes[i];
+    sampled[i] = values[i].per_sample ||
+                 (!is_statistic(n) && std::ranges::any_of(n.inputs, [&](std::size_t in) { return sampled[in]; }));
+    if (sampled[i] && !values[i].per_sample && i != node) return true;
+  }
+  return false;
+}
+
 // Whether the node is the sum of its inputs, or of their elements, apart from factors.
 bool is_linear(const Node& node) {
   static const std::set<std::string> operations = {
@@ -29,8 +42,11 @@ struct Walk {
   void visit(std::size_t index) {
     const Node& node = graph.nodes[index];
     const auto per_sample = [&](std::size_t i) { return values[i].per_sample; };
-    if (per_sample(index) || !visited.insert(index).second) return;
-    if (sums_over_samples(node) && std::ranges::any_of(node.inputs, per_sample)) return;
+    if (!visited.insert(index).second) return;
+    if (per_sample(index) || (sums_over_samples(node) && std::ranges::any_of(node.inputs, per_sample))) {
+      if (uses_whole_minibatch(graph, values, index)) terms.indivisible.push_back(index);
+      return;
+    }
     if (is_linear(node)) {
       for (const std::size_t input : node.inputs)
         if (depends_on_samples(graph, input))

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <string_view>
 
 #include "graph_builder.h"
@@ -190,6 +192,38 @@ TEST(Network, WhatIsNoSumOverSamplesIsNotSplit) {
   Announced sink;
   EXPECT_EQ(whole->forward_backward(d.batch, sink).criterion, small->forward_backward(d.batch, sink).criterion);
   EXPECT_EQ(gradients(*whole), gradients(*small));
+}
+
+// Values per sample that are computed from a sum over the minibatch.
+TEST(Network, SamplesThatUseASumOverSamplesAreNotSplit) {
+  Data d(9);
+  d.random("x", 3);
+  using Criterion = std::function<std::size_t(GraphBuilder&, std::size_t z, std::size_t x)>;
+  const auto scaled = [](GraphBuilder& b, std::size_t values, std::size_t summed) {
+    return b.add("ElementTimes", "scaled", {values, b.add("SumElements", "sum", {summed})});
+  };
+  const auto product = [&](GraphBuilder& b, std::size_t z) {
+    return scaled(b, z, b.add("ElementTimes", "square", {z, z}));
+  };
+  const std::map<std::string, Criterion> criteria = {
+      {"SumElements", [&](auto& b, auto z, auto) { return b.add("SumElements", "total", {product(b, z)}); }},
+      {"SquareError", [&](auto& b, auto z, auto x) { return b.add("SquareError", "total", {z, scaled(b, x, z)}); }},
+      {"ReduceElements", [&](auto& b, auto z, auto) {
+         return b.add("ReduceElements", "total", {product(b, z)}, {{"op", std::string("Sum")}, {"axis", 0.0}});
+       }}};
+  for (const auto& [name, criterion] : criteria) {
+    SCOPED_TRACE(name);
+    GraphBuilder b;
+    const auto x = b.input("x", {3});
+    b.graph().criteria.push_back(criterion(b, b.add("Times", "z", {b.parameter("W", {3, 3}, 1), x}), x));
+    auto whole = ready(b.graph(), d, 9), small = ready(b.graph(), d, 2);
+    Announced sink;
+    EXPECT_EQ(whole->forward_backward(d.batch, sink).criterion, small->forward_backward(d.batch, sink).criterion);
+    EXPECT_EQ(gradients(*whole), gradients(*small));
+    const auto nodes = whole->indivisible_nodes();
+    ASSERT_EQ(nodes.size(), 1u);
+    EXPECT_EQ(nodes[0].name, "total");
+  }
 }
 
 TEST(Network, PenaltyCountsOncePerMinibatch) {
