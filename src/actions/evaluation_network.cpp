@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "base/pattern.h"
 #include "cntk/model.h"
+#include "graph/initialize.h"
+#include "graph/lower.h"
 #include "graph/shapes.h"
 #include "reader/fault_budget.h"
 #include "train/model_file.h"
@@ -67,12 +70,22 @@ std::string suggest_node(const std::string& name, const graph::Graph& graph) {
                       : fmt::format("criteria, evaluations and outputs of the network: {}", fmt::join(special, ", ")));
 }
 
+// Throws ConfigError, as the network of the run would, for parameters that cannot have their initial values.
+void check_initial_values(graph::Graph graph) {
+  const auto order = graph::evaluation_order(graph, graph::roots_of(graph, {}));
+  graph::infer_graph(graph, order);
+  for (const std::size_t n : order)
+    if (graph.nodes[n].operation == "LearnableParameter") graph::check_initializer(graph.nodes[n]);
+}
+
 // Null if it is not known before the run.
 std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, const std::string& model_path) {
-  if (model_path.empty())
-    return has_network_builder(context.command)
-               ? std::make_shared<graph::Graph>(described_graph(context, context.notices))
-               : nullptr;
+  if (model_path.empty()) {
+    if (!has_network_builder(context.command)) return nullptr;
+    auto graph = std::make_shared<graph::Graph>(described_graph(context, context.notices));
+    check_initial_values(*graph);
+    return graph;
+  }
   if (context.graphs_to_come)
     for (const std::string& path : {model_path, without_epoch(model_path)})
       if (const auto at = context.graphs_to_come->find(same_file(path)); at != context.graphs_to_come->end())
@@ -85,13 +98,17 @@ std::shared_ptr<const graph::Graph> graph_to_read(const ActionContext& context, 
 }
 
 // What a reader must deliver: the inputs of the nodes `computed`. And any other input of the network that the reader
-// has a stream for: its size is compared, too. The network reports the nodes `reported`.
+// has a stream for: its size is compared, too. The network reports the nodes `reported`. Throws ConfigError if nodes
+// cannot be computed.
 std::vector<Network::Input> inputs_to_read(graph::Graph graph, const std::vector<std::size_t>& reported,
                                            const std::vector<std::size_t>& computed,
                                            const std::vector<StreamInfo>& streams) {
-  const auto order = graph::evaluation_order(graph, graph::roots_of(graph, reported));
+  auto roots = graph::roots_of(graph, reported);
+  roots.insert(roots.end(), computed.begin(), computed.end());
+  const auto order = graph::evaluation_order(graph, roots);
   const auto needed = graph::execution_order(graph, computed);
   const auto values = graph::infer_graph(graph, order);
+  graph::lower(graph, needed, values, computed, {});
   std::vector<Network::Input> inputs;
   for (const std::size_t n : order) {
     const graph::Node& node = graph.nodes[n];
@@ -100,6 +117,16 @@ std::vector<Network::Input> inputs_to_read(graph::Graph graph, const std::vector
       inputs.push_back({node.name, values[n].shape, graph::flag(node, "sparse", false)});
   }
   return inputs;
+}
+
+// Which of `computed` a network that reports the nodes `reported` does not evaluate.
+std::vector<std::size_t> nodes_outside(const graph::Graph& graph, const std::vector<std::size_t>& reported,
+                                       const std::vector<std::size_t>& computed) {
+  const auto order = graph::evaluation_order(graph, graph::roots_of(graph, reported));
+  std::vector<std::size_t> outside;
+  std::ranges::copy_if(computed, std::back_inserter(outside),
+                       [&](std::size_t n) { return std::ranges::count(order, n) == 0; });
+  return outside;
 }
 
 }  // namespace
@@ -295,9 +322,18 @@ bool check_sgd_nodes(const ActionContext& context, const SgdOptions& sgd, const 
 }
 
 void check_criterion(const ActionContext& context, const SgdOptions& sgd, Network& network) {
-  if (sgd.max_epochs == 0 || network.parameters().slices.empty() || network.trains()) return;
+  if (sgd.max_epochs == 0 || network.trains()) return;
+  const bool has_trained = !network.parameters().slices.empty();
+  if (!has_trained && !(network.running_statistics().empty() && network.precompute_nodes().empty())) return;
   const NodeResult criterion = network.criterion();
   const auto node = std::ranges::find(network.graph().nodes, criterion.name, &graph::Node::name);
+  if (!has_trained)
+    return context.notices->add(
+        {node->where.source ? node->where : context.command.block("SGD").where(),
+         fmt::format("the training criterion '{}' depends on no trained parameter: nothing will be learned",
+                     criterion.name),
+         "name a criterion that depends on parameters with a learningRateMultiplier above 0"},
+        "warning");
   throw ConfigError(sgd.train_criterion_node.empty()
                         ? node->where
                         : context.command.block("SGD").value("trainCriterionNodeName").where,
@@ -307,17 +343,25 @@ void check_criterion(const ActionContext& context, const SgdOptions& sgd, Networ
 }
 
 std::unique_ptr<Network> evaluation_network(const ActionContext& context, const std::string& model_path,
-                                            const std::vector<std::string>& nodes) {
+                                            const std::vector<std::string>& nodes,
+                                            const std::vector<std::string>& written) {
   graph::Graph graph =
       model_path.empty() ? described_graph(context, nullptr) : load_graph(model_path, readers(context));
   if (auto unknown = unknown_nodes(context.command, "evalNodeNames", nodes, graph); !unknown.empty())
     throw ConfigError(std::move(unknown));
+  if (auto unknown = unknown_nodes(context.command, "outputNodeNames", written, graph); !unknown.empty())
+    throw ConfigError(std::move(unknown));
+  const auto reported = nodes_to_report(graph, nodes);
+  const auto others = nodes_outside(graph, reported, indices_of(graph, written));
+  // Values of other nodes are in the file, too, but not among those of its network.
+  if (!others.empty() && !model_path.empty()) graph = load_trained(model_path, readers(context));
+  graph.outputs.insert(graph.outputs.end(), others.begin(), others.end());
   NetworkOptions options;
-  for (const std::size_t n : nodes_to_report(graph, nodes)) options.evaluations.push_back(graph.nodes[n].name);
+  for (const std::size_t n : reported) options.evaluations.push_back(graph.nodes[n].name);
   options.device = context.device;
   options.compute_type = compute_type_of(context.command);
   auto network = std::make_unique<Network>(std::move(graph), options);
-  if (model_path.empty()) {
+  if (model_path.empty() || !others.empty()) {
     network->initialize_parameters();
     return network;
   }

@@ -38,9 +38,10 @@ bool check_model_to_read(const ActionContext&, const std::string& model_path, bo
 std::function<graph::Graph(const std::string&)> model_loader(const ActionContext&);
 
 // The network of a model file (or of the block's builder without modelPath) that reports `nodes`; default: its
-// evaluation nodes, then its criteria.
+// evaluation nodes, then its criteria. It computes the nodes `written` (of outputNodeNames) as well.
 std::unique_ptr<Network> evaluation_network(const ActionContext&, const std::string& model_path,
-                                            const std::vector<std::string>& nodes);
+                                            const std::vector<std::string>& nodes,
+                                            const std::vector<std::string>& written = {});
 
 // Warns if the nodes depend on batch normalisations without running statistics; which nodes by default, see above.
 void warn_of_missing_statistics(Network&, const std::vector<std::string>& nodes);
@@ -68,7 +69,7 @@ void check_node_names(const ActionContext& context, const char* key, const std::
 // all of them.
 bool check_streams(const ActionContext&, const char* block, const Reader&, const std::vector<Network::Input>& inputs);
 // The same for an evaluation_network() that reports the nodes `reported`, of an action that computes the nodes
-// `computed`. Throws ConfigError for shapes that do not fit.
+// `computed`. Throws ConfigError for shapes that do not fit and for nodes that cannot be computed.
 void check_streams(const ActionContext&, const Reader&, const graph::Graph&, const std::vector<std::size_t>& reported,
                    const std::vector<std::size_t>& computed);
 
@@ -84,7 +85,8 @@ void check_node_pattern(const ActionContext& context, const char* key, const std
 
 // Checks the settings of the SGD block that name nodes. Returns whether all exist.
 bool check_sgd_nodes(const ActionContext&, const SgdOptions&, const graph::Graph&);
-// Throws ConfigError if no parameter that epochs would train gets a gradient from the criterion.
+// Throws ConfigError if no parameter that epochs would train gets a gradient from the criterion. Warns if there is no
+// such parameter and no statistics to gather.
 void check_criterion(const ActionContext&, const SgdOptions&, Network&);
 
 }  // namespace tutti::actions

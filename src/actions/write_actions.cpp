@@ -271,13 +271,8 @@ std::string name_of_model(const WriteOptions& options) {
   return options.model_path.empty() ? "from the network builder" : options.model_path;
 }
 
-std::vector<std::string> nodes_to_write(const ActionContext& context, const WriteOptions& options,
-                                        const graph::Graph& graph) {
-  if (!options.output_node_names.empty()) {
-    auto unknown = unknown_nodes(context.command, "outputNodeNames", options.output_node_names, graph);
-    if (!unknown.empty()) throw ConfigError(std::move(unknown));
-    return options.output_node_names;
-  }
+std::vector<std::string> nodes_to_write(const WriteOptions& options, const graph::Graph& graph) {
+  if (!options.output_node_names.empty()) return options.output_node_names;
   log::line("OutputNodeNames are not specified, using the default outputnodes.");
   std::vector<std::string> names;
   for (auto n : graph.outputs) names.push_back(graph.nodes[n].name);
@@ -307,8 +302,8 @@ OpenOutput open_output(const WriteOptions& options, const std::string& node, con
 }
 
 void write(const ActionContext& context, const WriteOptions& options, Reader& reader) {
-  const auto network = evaluation_network(context, options.model_path, {});
-  const auto nodes = nodes_to_write(context, options, network->graph());
+  const auto network = evaluation_network(context, options.model_path, {}, options.output_node_names);
+  const auto nodes = nodes_to_write(options, network->graph());
   warn_of_missing_statistics(*network, nodes);
   network->bind(reader.streams());
   const auto minibatch = options.minibatch_size.at(0);

@@ -204,7 +204,7 @@ void save_best_model(const std::string& model_path, const CheckpointParts& parts
 }
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
-  load_values(point.model, m, &comm, point.model_kind());
+  load_values(point.model, m, &comm, point.model_kind(), true);
 }
 
 CheckpointState load_state(const ResumePoint& point, const Visit& optimizer, Communicator& comm) {

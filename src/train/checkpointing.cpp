@@ -175,8 +175,8 @@ auto or_else(const std::string& other_way, const ResumePoint& point, Communicato
 
 void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
-  or_else("give the network the layers and sizes that it had", point, *t.world,
-          [&] { load_model(point, model.view, *t.world); });
+  or_else("give the network the layers and sizes that it had, and name the same criteria and evaluations", point,
+          *t.world, [&] { load_model(point, model.view, *t.world); });
   model.scatter();
   if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())

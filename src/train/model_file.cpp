@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 #include <ostream>
@@ -36,10 +35,26 @@ Shape shape_of(const Entry& e) { return {{e.dims.begin(), e.dims.end()}}; }
 void check_surplus(const ContainerReader& r, const ModelView& m) {
   std::set<std::string> known;
   for (const ModelValue& v : m.values) known.insert(prefix + v.name);
-  for (const auto& [name, entry] : r.entries())
-    if (name.starts_with(prefix) && !known.contains(name))
-      throw Error(fmt::format("'{}' holds '{}', which this network does not have: the network has changed since",
-                              r.path(), name.substr(std::string_view(prefix).size())));
+  for (const auto& [entry_name, entry] : r.entries()) {
+    if (!entry_name.starts_with(prefix) || known.contains(entry_name)) continue;
+    const std::string name = entry_name.substr(std::string_view(prefix).size());
+    if (std::ranges::count(m.graph->nodes, name, &graph::Node::name) > 0)
+      throw Error(fmt::format("'{}' holds '{}', on which no criterion, evaluation or output depends any more", r.path(),
+                              name));
+    throw Error(fmt::format("'{}' holds '{}', which this network does not have: the network has changed since",
+                            r.path(), name));
+  }
+}
+
+// The entry with the values.
+std::string entry_of(const ContainerReader& r, const std::string& name, bool exact) {
+  if (r.has(prefix + name)) return prefix + name;
+  if (!r.has(unused + name))
+    throw Error(fmt::format("'{}' has no values for '{}': the network has changed since", r.path(), name));
+  if (exact)
+    throw Error(fmt::format("'{}' holds '{}' as a node on which no criterion, evaluation or output depends", r.path(),
+                            name));
+  return unused + name;
 }
 
 constexpr int format = 1;
@@ -129,14 +144,15 @@ graph::Graph read_cntk_graph(const std::string& path) {
   return std::move(model.graph);
 }
 
-// Of nodes with at most `most` values.
+// Of the nodes `single` only single values.
 void read_starts(const ContainerReader& r, graph::Graph& graph, const std::string& kind,
-                 std::size_t most = std::numeric_limits<std::size_t>::max()) {
-  for (graph::Node& node : graph.nodes) {
+                 const std::set<std::size_t>& single = {}) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    graph::Node& node = graph.nodes[i];
     const std::string name = kind + node.name;
     if (!r.has(name)) continue;
     const std::size_t size = shape_of(r.find(name, EntryType::floats)).elements();
-    if (size > most) continue;
+    if (size > 1 && single.contains(i)) continue;
     auto values = std::make_shared<std::vector<float>>(size);
     r.floats(name, *values);
     node.start = std::move(values);
@@ -167,13 +183,15 @@ graph::Graph read_trained(const std::string& path, std::string_view kind) {
   return graph;
 }
 
-// Without the values that load_values() reads, except single ones: how a network is built depends on constants such as
-// the 1 of a GRU (graph/recognize_gru.cpp), and the file may hold another number than the description.
+// Without the values of its criteria, evaluations and outputs, which load_values() reads, except single ones: how a
+// network is built depends on constants such as the 1 of a GRU (graph/recognize_gru.cpp), and the file may hold another
+// number than the description.
 graph::Graph read_description(const std::string& path, std::string_view kind) {
   if (!cntk::is_model(path)) {
     const ContainerReader r(path, kind);
     graph::Graph graph = parse_graph(r.text("graph"), path);
-    read_starts(r, graph, prefix, 1);
+    const auto order = graph::evaluation_order(graph, graph::roots_of(graph, {}));
+    read_starts(r, graph, prefix, {order.begin(), order.end()});
     read_starts(r, graph, unused);
     // The model has the values; the file that they began from may be gone.
     for (graph::Node& node : graph.nodes)
@@ -347,16 +365,16 @@ void write_model(ContainerWriter& w, const ModelView& m, bool replaces_descripti
   }
 }
 
-void read_model_values(const ContainerReader& r, ModelView& m) {
-  check_surplus(r, m);
+void read_model_values(const ContainerReader& r, ModelView& m, bool exact) {
+  if (exact) check_surplus(r, m);
   for (ModelValue& v : m.values) {
-    if (!r.has(prefix + v.name))
-      throw Error(fmt::format("'{}' has no values for '{}': the network has changed since", r.path(), v.name));
-    const Shape stored = shape_of(r.find(prefix + v.name, EntryType::floats));
-    if (stored != v.shape)
+    const std::string entry = entry_of(r, v.name, exact);
+    const Shape stored = shape_of(r.find(entry, EntryType::floats));
+    const bool fits = entry.starts_with(unused) ? stored.elements() == v.values.size() : stored == v.shape;
+    if (!fits)
       throw Error(fmt::format("'{}' holds '{}' as {}, the network has {}: the network has changed since", r.path(),
                               v.name, to_string(stored), to_string(v.shape)));
-    r.floats(prefix + v.name, v.values);
+    r.floats(entry, v.values);
   }
 }
 
@@ -382,12 +400,12 @@ graph::Graph load_graph(const std::string& path, Communicator* comm, std::string
   return graph;
 }
 
-void load_values(const std::string& path, ModelView& m, Communicator* comm, std::string_view kind) {
+void load_values(const std::string& path, ModelView& m, Communicator* comm, std::string_view kind, bool exact) {
   on_rank_0(comm, [&] {
     if (cntk::is_model(path))
       copy_values(read_cntk_graph(path), path, m);
     else
-      read_model_values(ContainerReader(path, kind), m);
+      read_model_values(ContainerReader(path, kind), m, exact);
   });
   if (!comm) return;
   for (ModelValue& v : m.values)

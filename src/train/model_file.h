@@ -36,8 +36,9 @@ graph::Graph parse_graph(const std::string& text, const std::string& from);
 
 // `replaces_description`: a training that goes on from the file takes its network, instead of the description's.
 void write_model(ContainerWriter&, const ModelView&, bool replaces_description = false);
-// Loads values by name. Throws Error if a value is missing, surplus or of another shape.
-void read_model_values(const ContainerReader&, ModelView&);
+// Loads values by name. Throws Error if a value is missing or of another shape. `exact`: also for values that this
+// network does not compute, or that the file's network did not.
+void read_model_values(const ContainerReader&, ModelView&, bool exact);
 
 void save_model(const std::string& path, const ModelView&, bool replaces_description = false);
 
@@ -45,7 +46,8 @@ void save_model(const std::string& path, const ModelView&, bool replaces_descrip
 // same Error. Collective then. `kind`: "model", or "checkpoint" for a mid-epoch file.
 bool replaces_description(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
 graph::Graph load_graph(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
-void load_values(const std::string& path, ModelView&, Communicator* = nullptr, std::string_view kind = "model");
+void load_values(const std::string& path, ModelView&, Communicator* = nullptr, std::string_view kind = "model",
+                 bool exact = false);
 // The graph with its values (Node::start): a model as the start of another network.
 graph::Graph load_trained(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
 

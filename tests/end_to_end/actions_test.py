@@ -202,6 +202,41 @@ class ActionsTest(support.TrainerTest):
         self.write('run.cntk', config + train.replace('Train = [', 'Again = [ modelPath = "./models/model.dnn" ; makeMode = false', 1))
         self.assertEqual(len(support.epochs(self.train('command=Train:Again').text)), 6)
 
+    def test_nodes_on_which_no_output_depends(self):
+        """They may be trained (trainCriterionNodeName), tested and written; their values are in the model."""
+        self.write('net.cntk', '''command = T:D:U:W:E
+modelPath = n/net
+T = [ action = train
+    BrainScriptNetworkBuilder = {
+        features = Input {2} ; labels = Input {2}
+        z1 = LinearLayer {2} (features) ; z2 = LinearLayer {2} (features)
+        ce1 = CrossEntropyWithSoftmax (labels, z1) ; ce2 = CrossEntropyWithSoftmax (labels, z2)
+        k = ParameterTensor {2, init = 'fixedValue', value = 2}
+        twice = k .* z1 ; double = Constant (2) .* z1
+        difference = SumElements (Abs (twice - z1 - z1))
+        featureNodes = (features) ; labelNodes = (labels) ; criterionNodes = (ce1) ; outputNodes = (z1)
+    }
+    SGD = [ maxEpochs = 3 ; minibatchSize = 10 ; learningRatesPerMB = 0.5
+            trainCriterionNodeName = ce2 ; evalCriterionNodeName = ce2 ] ]
+D = [ action = dumpNode ; nodeNameRegex = "z2.*|k" ; outputFile = dump.txt ; printMetadata = false ]
+U = [ action = test ]
+W = [ action = write ; outputNodeNames = z1:z2:twice:double ; outputPath = out ]
+E = [ action = test ; evalNodeNames = ce1:ce2:difference ]
+''' + READER)
+        text = self.run_trainer(['configFile=net.cntk']).text
+        tests = [support.final_results(line) for line in text.splitlines() if line.startswith('Final Results')]
+        self.assertEqual(list(tests[0]), ['ce1'])
+        self.assertLess(tests[1]['ce2'][0], tests[1]['ce1'][0] - 0.1, 'z2 was trained and z1 was not')
+        self.assertAlmostEqual(tests[1]['difference'][0], 0, delta=1e-5)
+        once, trained, twice, double = ([float(v) for v in (self.directory / f'out.{node}').read_text().split()]
+                                        for node in ('z1', 'z2', 'twice', 'double'))
+        self.assertEqual(twice, double)
+        for a, b in zip(once, double):
+            self.assertAlmostEqual(2 * a, b, delta=2e-6)
+        weights = [float(v) for v in (self.directory / 'dump.txt').read_text().split()]
+        self.assertEqual(weights[:2], [2, 2])
+        self.assertGreater(max(map(abs, weights[2:])), 0.5, 'as trained, not as initialised')
+
     def test_dump_node(self):
         self.train()
         self.run_trainer(['configFile=run.cntk', 'Dump=[action=dumpNode;outputFile=nodes.txt]', 'command=Dump'])

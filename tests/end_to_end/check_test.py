@@ -183,6 +183,16 @@ class CheckTest(support.TrainerTest):
                 self.assertEqual(text.count(': note: built once'), 1, text)
                 self.assertEqual(text.count("warning: value= has no effect on the parameter 'W'"), 1, text)
 
+    def test_networks_that_a_later_command_cannot_compute(self):
+        for definition, said in (('y = Tanh (features + SumElements (PastValue (0, y)))', 'sums over all samples and feeds a loop through time'),
+                                 ('y = Tanh (features + TimeReverse (PastValue (0, y)))', 'needs whole sequences and cannot be part of a loop through time'),
+                                 ("W = ParameterTensor {(2:2), initFromLiteral = '1 2 3\n4 5 6'} ; y = W * features", 'is to be filled from a matrix of 2 rows and 3 columns')):
+            network = f'BrainScriptNetworkBuilder = {{ features = Input {{2}} ; {definition}\n e = SumElements (y) ; evaluationNodes = (e) ; outputNodes = (y) }}'
+            for action in ('test', 'write ; outputPath = values'):
+                with self.subTest(definition=definition, action=action):
+                    text, _ = self.check_later(action, FEATURES, network)
+                    self.assertRegex(text, r'later\.cntk:\d+:\d+: error: .*' + said)
+
     # --- threads
     def test_threads_of_the_environment(self):
         self.write('run.cntk', examples.config().replace('numCPUThreads = 1\n', ''))

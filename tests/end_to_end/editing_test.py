@@ -179,6 +179,25 @@ class EditingTest(support.TrainerTest):
         self.assertEqual(final['Top2'][0], 0)
         self.assertGreater(final['Err'][0], 0)
 
+    def test_a_node_that_no_other_uses_is_written(self):
+        self.run_commands('command=First')
+        self.edit('''
+            m = LoadModel("one/net.dnn")
+            V = Parameter(3, 2, init="fixedValue", value=0.5)
+            u = Times(V, features)
+            SaveModel("one/net.u")
+        ''')
+        self.run_commands('command=Write', 'Write=[action=write;modelPath=one/net.u;outputNodeNames=u:CE.BFF.P;outputPath=out]')
+        samples = [re.search(r'\|x (\S+) (\S+)', line).groups() for line in (self.directory / 'train.ctf').read_text().splitlines()]
+        rows = (self.directory / 'out.u').read_text().splitlines()
+        self.assertEqual(len(rows), len(samples))
+        for row, sample in zip(rows, samples):
+            for value in row.split():
+                self.assertAlmostEqual(float(value), sum(map(float, sample)) / 2, delta=1e-4)
+        known = (self.directory / 'out.CE.BFF.P').read_text()
+        self.run_commands('command=Write', 'Write=[action=write;modelPath=one/net.dnn;outputNodeNames=CE.BFF.P;outputPath=out]')
+        self.assertEqual((self.directory / 'out.CE.BFF.P').read_text(), known)
+
     def test_copies_and_properties(self):
         self.run_commands('command=First')
         self.edit('''

@@ -103,12 +103,14 @@ TEST(ModelFile, AChangedNetworkIsNamed) {
   b.view.values[1].shape = {{1, 2}};
   c.view.values.pop_back();
   e.view.values[0].name = "V";
+  std::erase_if(e.graph.nodes, [](const graph::Node& n) { return n.name == "W"; });
+  const auto error = [&](SmallModel& m) {
+    return error_of([&] { load_values(d / "m", m.view, nullptr, "model", true); });
+  };
   const std::string start = "'" + d / "m" + "' ", end = ": the network has changed since";
-  EXPECT_EQ(error_of([&] { load_values(d / "m", b.view); }), start + "holds 'b' as [2], the network has [1 x 2]" + end);
-  EXPECT_EQ(error_of([&] { load_values(d / "m", c.view); }),
-            start + "holds 'b', which this network does not have" + end);
-  EXPECT_EQ(error_of([&] { load_values(d / "m", e.view); }),
-            start + "holds 'W', which this network does not have" + end);
+  EXPECT_EQ(error(b), start + "holds 'b' as [2], the network has [1 x 2]" + end);
+  EXPECT_EQ(error(c), start + "holds 'b', on which no criterion, evaluation or output depends any more");
+  EXPECT_EQ(error(e), start + "holds 'W', which this network does not have" + end);
 }
 
 TEST(ModelFile, RankZeroReadsForAll) {
@@ -158,6 +160,31 @@ TEST(ModelFile, KeepsValuesThatAreNotUsed) {
   std::ostringstream dumped;
   dump_nodes(again.view, {"trained", "", true, false}, dumped);
   EXPECT_EQ(dumped.str(), " 3\n 4\n");
+}
+
+// A training may name criteria, and an evaluation nodes, on which no criterion, evaluation or output depends.
+TEST(ModelFile, AnEvaluationNeedsOtherValuesThanTheTraining) {
+  const Directory d;
+  std::vector<float> trained{3, 4}, found{0, 0};
+  const auto with_extra = [](SmallModel& m, std::vector<float>* values) {
+    m.graph.nodes.push_back({"extra", "LearnableParameter", {}, {{"dims", std::vector<double>{2, 1}}}, {}});
+    if (values) m.view.values.push_back({"extra", {{2, 1}}, *values});
+  };
+  SmallModel a, b, c;
+  with_extra(a, &trained), with_extra(c, &found);
+  save_model(d / "more", a.view);
+  b.graph = load_graph(d / "more");
+  EXPECT_NO_THROW(load_values(d / "more", b.view));
+  EXPECT_NE(error_of([&] { load_values(d / "more", b.view, nullptr, "model", true); }).find("holds 'extra', on which"),
+            std::string::npos);
+  std::ostringstream dumped;
+  dump_nodes(b.view, {"extra", "", true, false}, dumped);
+  EXPECT_EQ(dumped.str(), " 3\n 4\n");
+  save_model(d / "less", b.view);
+  load_values(d / "less", c.view);
+  EXPECT_EQ(found, trained);
+  EXPECT_NE(error_of([&] { load_values(d / "less", c.view, nullptr, "model", true); }).find("holds 'extra' as a node"),
+            std::string::npos);
 }
 
 TEST(DumpNodes, PrintsAsTheOriginalDoes) {
