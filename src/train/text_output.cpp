@@ -85,11 +85,11 @@ void TextOutput::write(const Network::Output& output, std::span<const std::int64
                        std::int64_t minibatch) {
   minibatch_ = minibatch;
   if (!begun_) out_ << fill(format_.prologue, output.shape);
+  begun_ = true;
   const std::int64_t whole[] = {0, static_cast<std::int64_t>(output.columns)};
   if (!output.per_sample) sequence_begin = whole;
   for (std::size_t s = 0; s + 1 < sequence_begin.size(); ++s) {
-    if (begun_) out_ << fill(format_.sequence_separator, output.shape);
-    begun_ = true;
+    if (sequence_ > 0) out_ << fill(format_.sequence_separator, output.shape);
     out_ << fill(format_.sequence_prologue, output.shape);
     matrix(output, sequence_begin[s], sequence_begin[s + 1]);
     out_ << fill(format_.sequence_epilogue, output.shape);

@@ -56,6 +56,24 @@ TEST(TextOutput, PatternsAndEscapes) {
   EXPECT_EQ(Fixture().text(f), "z[3]\n<0:1,2,0;0,4,4>\t<1:-1,0,0>end\n");
 }
 
+TEST(TextOutput, AnEmptyMinibatchRepeatsNothing) {
+  const Fixture x;
+  OutputFormat f;
+  f.precision_format = ".0";
+  f.prologue = "P\\n", f.sequence_separator = "/", f.sequence_epilogue = "";
+  std::ostringstream out;
+  TextOutput writer(out, f, "z", {});
+  Network::Output empty = x.output;
+  empty.values = {}, empty.columns = 0;
+  const std::int64_t none[] = {0};
+  writer.write(empty, none, 0);
+  writer.write(x.output, x.begin, 1);
+  writer.write(empty, none, 2);
+  writer.write(x.output, x.begin, 3);
+  writer.finish();
+  EXPECT_EQ(out.str(), "P\n1 2 0\n0 4 4/-1 0 0/1 2 0\n0 4 4/-1 0 0");
+}
+
 TEST(TextOutput, UntransposedHasOneRowPerLine) {
   OutputFormat f;
   f.precision_format = ".1";
