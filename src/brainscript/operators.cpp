@@ -102,6 +102,9 @@ Value Evaluator::short_circuit_or_binary(const Expr& e, Record* scope, const Pat
 Value Evaluator::binary(const Expr& e, const Value& left, const Value& right, Record* scope, const Path* path) {
   const std::string& op = e.name;
   std::optional<Value> result;
+  if (const double* divisor = std::get_if<double>(&right);
+      divisor && *divisor == 0 && (op == "%" || (op == "/" && std::holds_alternative<NodeRef>(left))))
+    fail(e, scope, fmt::format("{} cannot be divided by 0", describe(left)));
   if (std::holds_alternative<double>(left) && std::holds_alternative<double>(right)) {
     const double a = std::get<double>(left), b = std::get<double>(right);
     result = on_numbers(op, a, b);

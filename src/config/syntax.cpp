@@ -43,6 +43,40 @@ bool is_custom_separator(std::string_view rest) {
   }
 }
 
+// Where a comment or a '...' string of BrainScript that begins at `at` ends; `at` if none begins there.
+std::size_t end_of_quiet(std::string_view text, std::size_t at) {
+  const std::string_view rest = text.substr(at);
+  if (rest.starts_with("//")) return std::min(text.find('\n', at), text.size());
+  if (rest.starts_with("/*")) return std::min(text.find("*/", at + 2), text.size());
+  const std::size_t close = rest.starts_with('\'') ? text.find('\'', at + 1) : std::string_view::npos;
+  return close < text.find('\n', at) ? close : at;
+}
+
+// The first bracket or double quote without a partner in a comment or '...' string, or npos.
+std::size_t find_odd_one(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (const std::size_t close = text[i] == '"' ? text.find('"', i + 1) : text.npos; close < text.find('\n', i)) {
+      i = close;
+      continue;
+    }
+    std::vector<std::size_t> open;
+    for (const std::size_t end = end_of_quiet(text, i); i < end; ++i) {
+      const char c = text[i];
+      const bool in_string = !open.empty() && text[open.back()] == '"';
+      if (c == '"' && in_string)
+        open.pop_back();
+      else if (c == '"' || (is_open(c) && !in_string))
+        open.push_back(i);
+      else if (is_close(c) && !in_string) {
+        if (open.empty() || partner(text[open.back()]) != c) return i;
+        open.pop_back();
+      }
+    }
+    if (!open.empty()) return open.front();
+  }
+  return text.npos;
+}
+
 // Walks over a text's brackets and says what is wrong first.
 class BracketCheck {
  public:
@@ -67,6 +101,10 @@ class BracketCheck {
 
  private:
   bool fail(std::size_t at, std::string message, std::string fix) {
+    if (const std::size_t odd = find_odd_one(text_.substr(0, s_.end)); odd != none && odd >= s_.begin)
+      fix = fmt::format(
+          "take the {} of line {} out of its comment or string: brackets and double quotes count there, too",
+          text_[odd], line_number(odd));
     problems_.add(Diagnostic{{s_.text->source, at, 1}, std::move(message), std::move(fix)});
     return false;
   }
@@ -74,7 +112,7 @@ class BracketCheck {
     const std::size_t before = at == 0 ? std::string_view::npos : text_.rfind('\n', at - 1);
     return before == std::string_view::npos ? 0 : before + 1;
   }
-  auto line_number(std::size_t at) const {
+  std::ptrdiff_t line_number(std::size_t at) const {
     return 1 + std::count(text_.begin(), text_.begin() + static_cast<long>(at), '\n');
   }
   std::size_t indentation(std::size_t at) const {

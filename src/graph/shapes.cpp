@@ -15,6 +15,7 @@
 
 #include "graph/shape_rules.h"
 #include "tutti/class_loss.h"
+#include "tutti/tensor_ops.h"
 
 namespace tutti::graph {
 namespace {
@@ -173,9 +174,10 @@ Shape slice(const Call& c) {
 
 Shape row_stack(const Call& c) {
   const std::size_t rank = rank_of(c.in);
-  const double wanted = number(c.node, "axis", 1);
-  // One axis beyond the last is allowed: it stacks samples into a new axis.
-  const std::size_t axis = wanted == static_cast<double>(rank + 1) ? rank : axis_index(c.node, "axis", 1, rank);
+  // An axis beyond the last is a new one; those between have one element.
+  const double wanted = number(c.node, "axis", 1), most = static_cast<double>(Layout::max_rank - 1);
+  const std::size_t highest = wanted > 0 ? static_cast<std::size_t>(std::min(wanted, most)) : 0;
+  const std::size_t axis = axis_index(c.node, "axis", 1, std::max(rank, highest));
   Shape out = c.in[0];
   out.dims.resize(std::max(rank, axis + 1), 1);
   std::vector<std::size_t> giver(out.rank(), 0);  // whose dimension the axis has

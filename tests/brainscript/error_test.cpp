@@ -166,6 +166,8 @@ const std::vector<Mistake> mistakes = {
     {"{ a = Format (1, '%n') }", 7, "cannot format by '%n'",
      "use one of %d %x %f %e %g %s, with a width if you like: '%.3f'"},
     {"{ a = Mod (1, 0) }", 7, "1 cannot be divided by 0", ""},
+    {"{ a = 5 % 0 }", 9, "the number 5 cannot be divided by 0", ""},
+    {"{ x = Input {3}; z = x / 0 }", 24, "the node 'x' cannot be divided by 0", ""},
     {"{ a = 1 ]", 9, "expected an operator, ';' or a new line, found ']'", ""},
     {"[ a = 1 }", 9, "expected an operator, ';' or a new line, found '}'", ""},
     {"3", 1, "the network must be a record of definitions, not the number 3",

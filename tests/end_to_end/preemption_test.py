@@ -76,7 +76,7 @@ class PreemptionTest(support.TrainerTest):
                 folder = name.replace(' ', '_')
                 # Those that nobody waits for are not slowed down by the rank that sleeps.
                 samples = 2000 if exact or name == 'delayed' else 20000
-                epochs = EPOCHS if samples == 2000 else 60
+                epochs = EPOCHS if samples == 2000 else 20
                 arguments, models = self.prepare(folder, self.slow(parallel), epochs, samples)
                 result = self.stop_within(arguments, models, ranks, self.to_rank(ranks - 1))
                 self.stopped_in_order(result)

@@ -61,6 +61,31 @@ class WarningsTest(support.TrainerTest):
         text = self.train(f'Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=n:2;{inside}]]]', '--check', ranks=2)
         self.assertIn('insideGroups: the block ModelAveragingSGD has no effect with parallelizationMethod = DataParallelSGD', text)
 
+    # --- criteria
+    def train_network(self, definitions, *options, ranks=None):
+        network = f'''BrainScriptNetworkBuilder = [ features = Input {{2}} ; labels = Input {{2}} ; {definitions}
+        featureNodes = (features) ; labelNodes = (labels) ; criterionNodes = (c) ]
+        '''
+        self.write('run.cntk', examples.with_network(examples.config(), network))
+        return self.train(*options, ranks=ranks)
+
+    def test_criteria_that_are_no_sums_over_samples(self):
+        for criterion in ('SumElements (z .* (SumElements (z .* z) .* 0.001))', 'SquareError (z, features .* (SumElements (z) .* 0.001))',
+                          'ReduceSum (z .* (SumElements (z .* z) .* 0.001))'):
+            with self.subTest(criterion=criterion):
+                text = self.train_network(f'z = LinearLayer {{2}} (features) ; c = {criterion}', 'Train=[SGD=[maxEpochs=1;learningRatesPerMB=0]]', ranks=2)
+                self.assertRegex(text, r"'c' \(\w+\) is not a sum over samples: each of the 2 ranks computes it from its share")
+        text = self.train_network('z = LinearLayer {2} (features) ; c = SquareError (labels, z)', 'Train=[SGD=[maxEpochs=1]]', ranks=2)
+        self.assertNotIn('not a sum over samples', text)
+
+    def test_nothing_is_learned(self):
+        warning = r"run\.cntk:\d+:\d+: warning: the training criterion 'c' depends on no trained parameter: nothing will be learned"
+        for definitions in ('c = SquareError (labels, features)', 'W = ParameterTensor {(2:2), learningRateMultiplier=0} ; c = SquareError (labels, W * features)',
+                            'W = ParameterTensor {(2:2)} ; y = W * features ; outputNodes = (y) ; c = SquareError (labels, features)'):
+            with self.subTest(definitions=definitions):
+                self.assertRegex(self.train_network(definitions, '--check'), warning)
+        self.assertNotIn('nothing will be learned', self.train_network('c = SquareError (labels, LinearLayer {2} (features))', '--check'))
+
     # --- data, which are looked at before the log is open
     def test_damaged_data_in_the_log(self):
         self.write('train.ctf', examples.points(200).replace('\n', '\nnothing\n', 1))

@@ -178,6 +178,11 @@ std::vector<Case> cases() {
                    return b.add("RowStack", "op", {first, sampled(b, {2, 3}, 2, "y"), b.parameter("S", {4, 1}, 3)});
                  },
                  24});
+  all.push_back({"SpliceAxisFurtherOn",
+                 [](GraphBuilder& b) {
+                   return b.add("RowStack", "op", {sampled(b, {6}, 1), sampled(b, {6}, 2, "y")}, {{"axis", 3.0}});
+                 },
+                 12});
   all.push_back({"SpliceNewAxis",
                  [](GraphBuilder& b) {
                    return b.add("RowStack", "op", {sampled(b, {6}, 1), sampled(b, {6}, 2, "y")}, {{"axis", 2.0}});
@@ -427,6 +432,7 @@ TEST(GradientCheck, FindsAWrongGradient) {
   ASSERT_EQ(wrong.size(), 1u);
   EXPECT_EQ(wrong[0].parameter, "V");
   EXPECT_EQ(wrong[0].analytic, 0);
+  EXPECT_FALSE(steps.trains());
 }
 
 // A kink within the step, near the weight and at it.

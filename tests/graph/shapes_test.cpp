@@ -52,6 +52,7 @@ TEST(Shapes, MovingValues) {
   EXPECT_EQ(of("RowStack", {{{3, 2}}, {{4, 2}}}), (Shape{{7, 2}}));
   EXPECT_EQ(of("RowStack", {{{3}}, {{3}}}, {{"axis", 2.0}}), (Shape{{3, 2}}));
   EXPECT_EQ(of("RowStack", {{{3, 1}}, {{4, 5}}, {{2}}}), (Shape{{9, 5}}));
+  EXPECT_EQ(of("RowStack", {{{3}}, {{3}}, {{3, 2}}}, {{"axis", 4.0}}), (Shape{{3, 2, 1, 3}}));
   EXPECT_EQ(of("RowStack", {{{1, 2, 3}}, {{4, 5, 3}}, {{4, 1, 1}}}, {{"axis", 2.0}}), (Shape{{4, 8, 3}}));
   EXPECT_EQ(of("RowRepeat", {{{3}}}, {{"numRepeats", 4.0}}), (Shape{{12}}));
   EXPECT_EQ(of("Reshape", {{{12}}}, {{"dims", std::vector<double>{3, 0}}}), (Shape{{3, 4}}));
@@ -74,6 +75,8 @@ TEST(Shapes, ErrorsNameNodeShapesAndFix) {
   EXPECT_EQ(error_of("RowStack", {{{2, 1}}, {{2, 4}}, {{2, 3}}}),
             "error: RowStack 'n': [2 x 4] and [2 x 3] do not fit: axis 2 has 4 and 3 elements\n"
             "fix: all axes but the stacked one (axis = 1) must agree, or have 1 element, which is repeated\n");
+  EXPECT_NE(error_of("RowStack", {{{3}}, {{3}}}, {{"axis", 2.5}}).find("axis = 2.5 is not one of"), std::string::npos);
+  EXPECT_NE(error_of("RowStack", {{{3}}, {{3}}}, {{"axis", 1e12}}).find("is not one of the 8 axes"), std::string::npos);
   EXPECT_NE(error_of("SquareError", {{{3}}, {{2}}}).find("[3] and [2] do not fit"), std::string::npos);
   EXPECT_NE(error_of("Slice", {{{3}}}, {{"begin", 2.0}, {"end", 9.0}}).find("not a part of an axis with 3"),
             std::string::npos);

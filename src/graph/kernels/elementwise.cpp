@@ -10,14 +10,15 @@
 namespace tutti::graph {
 namespace {
 
-// What the derivative of a map is computed from.
-enum class Derived { from_nothing, from_operand, from_result };
+// What the derivative of a map is computed from. `zero`: no gradient flows.
+enum class Derived { zero, from_nothing, from_operand, from_result };
 
 class Map : public Kernel {
  public:
   Map(UnaryOp op, Derived derived, Instruction i) : Kernel(std::move(i)), op_(op) {
     reads_output = derived == Derived::from_result;
     reads_input[0] = derived == Derived::from_operand;
+    differentiable[0] = derived != Derived::zero;
     in_place = reads_input[0] ? -1 : 0;
     in_place_gradient = 0;
   }
@@ -221,9 +222,9 @@ void list_elementwise(Makers& makers) {
                  {"Log", make<Map, UnaryOp::log, from_operand>},
                  {"Sqrt", make<Map, UnaryOp::sqrt, from_result>},
                  {"Abs", make<Map, UnaryOp::abs, from_operand>},
-                 {"Floor", make<Map, UnaryOp::floor, from_nothing>},
-                 {"Ceil", make<Map, UnaryOp::ceil, from_nothing>},
-                 {"Round", make<Map, UnaryOp::round, from_nothing>},
+                 {"Floor", make<Map, UnaryOp::floor, zero>},
+                 {"Ceil", make<Map, UnaryOp::ceil, zero>},
+                 {"Round", make<Map, UnaryOp::round, zero>},
                  {"Sin", make<Map, UnaryOp::sin, from_operand>},
                  {"Cosine", make<Map, UnaryOp::cosine, from_operand>},
                  {"Dropout", make<Dropout>},
