@@ -169,7 +169,7 @@ void AllReduceGradients::deliver_what_is_there() {
 }
 
 // The memory of a chunk's gradient is used twice: once it is encoded, it receives the sum of the previous minibatch.
-// Stops at a bucket whose previous sums are not here yet: its buffers cannot be filled again before.
+// Stops at a bucket whose previous sums are not here yet: its buffers are still in use.
 void AllReduceGradients::exchange_behind() {
   for (; delivered_ < announced_; ++delivered_) {
     const std::size_t bucket = exchange_->bucket_of(delivered_);
@@ -245,7 +245,7 @@ void AllReduceGradients::archive(Archive& a) {
     archive_residual(a, "dataParallelSGD.residual", local_residual_.span());
     a(owned_name("dataParallelSGD.ownerResidual"), owner_residual_.span());
     if (a.loading() && exchange_) exchange_->keep_own_columns(owner_residual_.data());
-    if (a.loading() && comm_.size() == 1) add_owned(owner_residual_.span(), local_residual_.span());
+    if (a.loading()) take_owned(comm_, owner_residual_.span(), local_residual_.span());
   }
   if (a.loading() && exchange_) hand_out_residuals();
 }

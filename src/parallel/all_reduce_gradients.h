@@ -65,7 +65,7 @@ class AllReduceGradients final : public GradientExchange {
 
   ReducedGradientSink* sink_ = nullptr;
   std::int64_t columns_ = 0;
-  // Chunks of this step. In buffered asynchronous mode a chunk is encoded and receives its previous sum at once.
+  // Chunks of this step. In buffered asynchronous mode, delivered_ counts those that are encoded.
   std::size_t announced_ = 0, delivered_ = 0;
   Pending pending_;
 

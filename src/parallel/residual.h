@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tutti/archive.h"
+#include "tutti/communicator.h"
 #include "tutti/parameters.h"
 
 namespace tutti {
@@ -31,9 +32,15 @@ inline void archive_residual(Archive& a, std::string_view name, std::span<float>
   for (std::size_t i = 0; i < values.size(); ++i) values[i] += inherited.data()[i];
 }
 
-// What a single rank held as an owner for others is delivered with its own residual: it sums no shards.
-inline void add_owned(std::span<float> owned, std::span<float> own) {
-  for (std::size_t i = 0; i < owned.size(); ++i) own[i] += std::exchange(owned[i], 0.0f);
+// A single rank never sums shards, so residuals of owners of the earlier run are added to its own. Of groups of one
+// rank each, which all have loaded them, the first takes them.
+inline void take_owned(Communicator& comm, std::span<float> owned, std::span<float> own) {
+  if (comm.size() > 1) return;
+  const bool first = comm.world_rank(0) == 0;
+  for (std::size_t i = 0; i < owned.size(); ++i) {
+    const float value = std::exchange(owned[i], 0.0f);
+    if (first) own[i] += value;
+  }
 }
 
 }  // namespace tutti

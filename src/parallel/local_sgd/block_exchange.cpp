@@ -260,7 +260,7 @@ void BlockExchange::archive_residuals(Archive& a, const std::string& rank_name, 
   a(owned_name(owner_name), workspace(owner_residual_));
   if (!a.loading() || owner_residual_.size() == 0) return;
   all_reduce_->keep_own_columns(owner_residual_.data());
-  if (comm_.size() == 1) add_owned(owner_residual_.span(), residual_.span());
+  take_owned(comm_, owner_residual_.span(), residual_.span());
 }
 
 // The offset of a rank's weights from the common ones is a residual times the rule's unit, which depends on the number
