@@ -124,8 +124,9 @@ std::vector<std::size_t> nodes_outside(const graph::Graph& graph, const std::vec
                                        const std::vector<std::size_t>& computed) {
   const auto order = graph::evaluation_order(graph, graph::roots_of(graph, reported));
   std::vector<std::size_t> outside;
-  std::ranges::copy_if(computed, std::back_inserter(outside),
-                       [&](std::size_t n) { return std::ranges::count(order, n) == 0; });
+  std::ranges::copy_if(computed, std::back_inserter(outside), [&](std::size_t n) {
+    return std::ranges::count(order, n) == 0 && std::ranges::count(outside, n) == 0;
+  });
   return outside;
 }
 
@@ -353,7 +354,7 @@ std::unique_ptr<Network> evaluation_network(const ActionContext& context, const 
     throw ConfigError(std::move(unknown));
   const auto reported = nodes_to_report(graph, nodes);
   const auto others = nodes_outside(graph, reported, indices_of(graph, written));
-  // Values of other nodes are in the file, too, but not among those of its network.
+  // The file holds the values of these nodes as unused; load_values() reads those of the network.
   if (!others.empty() && !model_path.empty()) graph = load_trained(model_path, readers(context));
   graph.outputs.insert(graph.outputs.end(), others.begin(), others.end());
   NetworkOptions options;

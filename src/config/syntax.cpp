@@ -46,8 +46,8 @@ bool is_custom_separator(std::string_view rest) {
 // Where a comment or a '...' string of BrainScript that begins at `at` ends; `at` if none begins there.
 std::size_t end_of_quiet(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at);
-  if (rest.starts_with("//")) return std::min(text.find('\n', at), text.size());
-  if (rest.starts_with("/*")) return std::min(text.find("*/", at + 2), text.size());
+  if (rest.starts_with("//") && (at == 0 || is_blank(text[at - 1]))) return std::min(text.find('\n', at), text.size());
+  if (const std::size_t end = text.find("*/", at + 2); rest.starts_with("/*")) return end == text.npos ? at : end;
   const std::size_t close = rest.starts_with('\'') ? text.find('\'', at + 1) : std::string_view::npos;
   return close < text.find('\n', at) ? close : at;
 }
@@ -124,8 +124,7 @@ class BracketCheck {
     const std::size_t close = text_.find('"', i + 1);
     // If a quote is missing, the first string that extends over a line end is the likely cause.
     if (torn_string_ == none && close > text_.find('\n', i)) torn_string_ = i;
-    if (close >= s_.end)
-      return unended(torn_string_ == none ? i : torn_string_);
+    if (close >= s_.end) return unended(torn_string_ == none ? i : torn_string_);
     i = close;
     return true;
   }

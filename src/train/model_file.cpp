@@ -39,8 +39,8 @@ void check_surplus(const ContainerReader& r, const ModelView& m) {
     if (!entry_name.starts_with(prefix) || known.contains(entry_name)) continue;
     const std::string name = entry_name.substr(std::string_view(prefix).size());
     if (std::ranges::count(m.graph->nodes, name, &graph::Node::name) > 0)
-      throw Error(fmt::format("'{}' holds '{}', on which no criterion, evaluation or output depends any more", r.path(),
-                              name));
+      throw Error(
+          fmt::format("'{}' holds '{}', on which no criterion, evaluation or output depends any more", r.path(), name));
     throw Error(fmt::format("'{}' holds '{}', which this network does not have: the network has changed since",
                             r.path(), name));
   }
@@ -52,8 +52,8 @@ std::string entry_of(const ContainerReader& r, const std::string& name, bool exa
   if (!r.has(unused + name))
     throw Error(fmt::format("'{}' has no values for '{}': the network has changed since", r.path(), name));
   if (exact)
-    throw Error(fmt::format("'{}' holds '{}' as a node on which no criterion, evaluation or output depends", r.path(),
-                            name));
+    throw Error(
+        fmt::format("'{}' holds '{}' as a node on which no criterion, evaluation or output depends", r.path(), name));
   return unused + name;
 }
 
@@ -144,7 +144,7 @@ graph::Graph read_cntk_graph(const std::string& path) {
   return std::move(model.graph);
 }
 
-// Of the nodes `single` only single values.
+// Of the nodes in `single` only values with one element.
 void read_starts(const ContainerReader& r, graph::Graph& graph, const std::string& kind,
                  const std::set<std::size_t>& single = {}) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -43,8 +43,8 @@ class Combine : public Kernel {
     const std::size_t n = code.in.size();
     std::fill(reads_input.begin(), reads_input.end(), reads_values);
     for (std::size_t k = 0; k < n; ++k)
-      differentiable[k] = flow == Flow::to_all || (flow == Flow::to_last && k + 1 == n) ||
-                          (flow == Flow::to_all_but_first && k > 0);
+      differentiable[k] =
+          flow == Flow::to_all || (flow == Flow::to_last && k + 1 == n) || (flow == Flow::to_all_but_first && k > 0);
     reads_output = false;
   }
   void forward(Run& run) const override {
@@ -230,7 +230,7 @@ void list_elementwise(Makers& makers) {
                  {"Dropout", make<Dropout>},
                  {"SmoothLabels", make<SmoothLabels>},
                  {"ShareOfMinibatch", make<ShareOfMinibatch>},  // made by lowering
-                 {"BiasActivation", make<BiasActivation>}});  // made by fusion
+                 {"BiasActivation", make<BiasActivation>}});    // made by fusion
   using enum Flow;
   makers.insert({{"Plus", make<Combine, PointOp::plus, to_all, false>},
                  {"Minus", make<Combine, PointOp::minus, to_all, false>},
