@@ -12,15 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/trimmed.h"
+
 namespace tutti::reader {
 
-inline bool is_blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
-
-inline std::string_view trimmed(std::string_view s, bool (*blank)(char) = is_blank) {
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
-}
+inline std::string_view trimmed(std::string_view s, bool (*blank)(char) = is_blank) { return tutti::trimmed(s, blank); }
 
 // Removes and returns the next word; "" at the end.
 inline std::string_view take_word(std::string_view& rest) {

@@ -18,15 +18,6 @@ constexpr std::size_t kMostWords = 10'000;
 constexpr const char* kEdge = "</s>";
 constexpr const char* kUnknown = "<unk>";
 
-// What LMSequenceReader takes for a blank: form feeds and other control characters too (reader/lines.h).
-bool is_blank(char c) { return static_cast<unsigned char>(c) <= ' '; }
-
-std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 template <class Use>
 void each_word(std::string_view line, bool (*blank)(char), const Use& use) {
   for (auto at = std::find_if_not(line.begin(), line.end(), blank); at != line.end();) {
@@ -36,15 +27,15 @@ void each_word(std::string_view line, bool (*blank)(char), const Use& use) {
   }
 }
 
-// A sentence without the marks at its ends, which some texts have already.
+// A sentence without the marks at its ends, which some texts have already. Blanks are those of LMSequenceReader.
 std::string_view sentence_of(std::string_view line) {
   constexpr std::string_view mark = kEdge;
-  line = without_blanks(line);
+  line = trimmed(line, is_blank);
   if (line == mark) return {};
-  if (line.starts_with(mark) && is_blank(line[mark.size()])) line = without_blanks(line.substr(mark.size()));
+  if (line.starts_with(mark) && is_blank(line[mark.size()])) line = trimmed(line.substr(mark.size()), is_blank);
   if (line == mark) return {};
   if (line.ends_with(mark) && is_blank(line[line.size() - mark.size() - 1]))
-    line = without_blanks(line.substr(0, line.size() - mark.size()));
+    line = trimmed(line.substr(0, line.size() - mark.size()), is_blank);
   return line;
 }
 
