@@ -106,7 +106,7 @@ bool GradientReduction::finish_step() {
     skipped_ = skips_step(t_.network->unscale_gradients(t_.reader->ahead()));
     if (skipped_) update_.skip_step();
   }
-  if ((checks_sums_ || sums_over_shards_) && !method_.traits.updates_elsewhere) update_.apply_held();
+  if (!method_.traits.updates_elsewhere) update_.apply_held();
   return skipped_;
 }
 
