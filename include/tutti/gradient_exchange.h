@@ -54,8 +54,8 @@ class ReducedGradientSink {
 };
 
 // The calls of a step: begin_step(), then chunk_ready() for every chunk during the backward pass (GradientSink), then
-// finish_step(). Only finish_step() waits for other ranks: during the backward pass they may wait for this one, in
-// layers that all ranks compute together (synchronized normalization, divided layers), and announce nothing before.
+// finish_step(). Only finish_step() waits for other ranks: during the backward pass another rank may be waiting for
+// this one, in a layer that all ranks compute together (synchronized normalization, divided layers).
 class GradientExchange : public GradientSink {
  public:
   // Plans buffers and messages for every bucket, once. Weights are equal on all ranks at this point.

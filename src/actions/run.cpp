@@ -36,11 +36,9 @@
 namespace tutti::actions {
 namespace {
 
-// Of all that is not a training, which has limits of its own (SGD).
+// The watchdog's limits outside of trainings. A training sets those of its SGD block.
 void watch(const config::TopLevel& top) {
-  WatchLimits limits;
-  limits.stall = top.stall_timeout, limits.warn = top.stall_warning;
-  set_watch_limits(limits);
+  set_watch_limits({.stall = top.stall_timeout, .warn = top.stall_warning});
 }
 
 void announce(const Prepared& p) {

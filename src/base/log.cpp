@@ -184,7 +184,7 @@ void draw(Writer& w) {
   w.waiting.clear();
 }
 
-// In a thread of its own: the main thread may write nothing more until a long step is over.
+// Runs in a separate thread: during a long step the main thread draws nothing.
 void draw_late(std::stop_token stop, Writer& w) {
   std::unique_lock lock(w.mutex);
   while (!stop.stop_requested()) {

@@ -12,7 +12,7 @@
 
 namespace tutti::reader {
 
-// The key of a frame of a sequence. The first one has that of the sequence, which is whole in other sources.
+// The key of a frame. The first frame has the key of its sequence, so that it matches a source of whole sequences.
 inline std::string key_of_frame(const std::string& sequence, std::uint64_t frame) {
   return frame == 0 ? sequence : sequence + '#' + std::to_string(frame);
 }

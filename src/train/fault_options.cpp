@@ -44,9 +44,7 @@ void FaultOptions::describe(config::Fields& f) {
 }
 
 void apply(const FaultOptions& o) {
-  WatchLimits limits;
-  limits.stall = o.stall_timeout, limits.warn = o.stall_warning, limits.grace = o.grace_seconds;
-  set_watch_limits(limits);
+  set_watch_limits({.stall = o.stall_timeout, .warn = o.stall_warning, .grace = o.grace_seconds});
 }
 
 }  // namespace tutti

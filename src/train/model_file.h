@@ -36,8 +36,8 @@ graph::Graph parse_graph(const std::string& text, const std::string& from);
 
 // `replaces_description`: a training that goes on from the file takes its network, instead of the description's.
 void write_model(ContainerWriter&, const ModelView&, bool replaces_description = false);
-// Loads values by name. Throws Error if a value is missing or of another shape. `exact`: also for values that this
-// network does not compute, or that the file's network did not.
+// Loads values by name. Throws Error if a value is missing or of another shape. With `exact`, also if the file
+// has values that this network does not use, or holds one that it uses as unused.
 void read_model_values(const ContainerReader&, ModelView&, bool exact);
 
 void save_model(const std::string& path, const ModelView&, bool replaces_description = false);

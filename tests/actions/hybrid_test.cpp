@@ -329,7 +329,7 @@ TEST_F(Hybrid, LayersAreNamedByWhatAConfigCanSay) {
   EXPECT_EQ(placed({{"top.fc.W", "shard"}}), placed({{"top", "shard"}}));
   EXPECT_EQ(said, "");
   placed({{"model", "shard"}});
-  EXPECT_NE(said.find("'model' stands for 2 dense layers"), std::string::npos) << said;
+  EXPECT_NE(said.find("'model' matches 2 dense layers"), std::string::npos) << said;
   EXPECT_NE(said.find("2 (model.arrayOfFunctions[0].W), 3 (model.arrayOfFunctions[1].W)"), std::string::npos) << said;
   placed({{"fc6", "shard"}});
   EXPECT_NE(said.find("the dense layers are: h1 (h1.arrayOfFunctions[0].W), 2 ("), std::string::npos) << said;

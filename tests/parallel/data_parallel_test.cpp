@@ -435,6 +435,7 @@ TEST_P(DataParallel, OwnerResidualsAreDisjoint) {
 // One rank sums no shards: what it held as an owner joins its own residual.
 TEST_P(DataParallel, OneRankKeepsTheOwnersResidual) {
   run_ranks(1, [&](Communicator& comm) {
+    const std::string owner = owned_name("dataParallelSGD.ownerResidual");
     Parameters p = parameters_of(kOdd, 3);
     MemoryArchive archive, again;
     for (MemoryArchive* to : {&archive, &again}) {
@@ -443,12 +444,11 @@ TEST_P(DataParallel, OneRankKeepsTheOwnersResidual) {
       player->begin_epoch(0);
       if (to == &again) player->archive(archive);
       player->archive(*to);
-      const auto& owner = archive.floats.at("owned/dataParallelSGD.ownerResidual");
-      archive.floats["owned/dataParallelSGD.ownerResidual"].assign(owner.size(), 2.0f);
+      archive.floats.at(owner).assign(p.size(), 2.0f);
       archive.rewind_to_load();
     }
-    EXPECT_EQ(again.floats.at("owned/dataParallelSGD.ownerResidual"), std::vector<float>(p.size()));
-    const auto& own = again.floats.at("owed/dataParallelSGD.residual");
+    EXPECT_EQ(again.floats.at(owner), std::vector<float>(p.size()));
+    const auto& own = again.floats.at(sum_on_reshard_name("dataParallelSGD.residual"));
     EXPECT_EQ(own, std::vector<float>(p.size(), 2.0f));
   });
 }

@@ -22,8 +22,8 @@ bool parse(const std::string& word, std::optional<Placement>& placement) {
 
 constexpr std::size_t no_layer = std::string::npos;
 
-// The layers that a name stands for. "model.fc6.W" answers to its name and to its number in the table, from 1; else to
-// the beginnings of its name, "model.fc6" and "model".
+// The layers that match a name: the one with this weight or this number in the table, from 1; otherwise all of which it
+// is a prefix, as "model.fc6" and "model" are of "model.fc6.W".
 std::vector<std::size_t> layers_named(const std::string& name, const std::vector<DenseLayer>& layers) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -35,8 +35,8 @@ std::vector<std::size_t> layers_named(const std::string& name, const std::vector
   return found;
 }
 
-// What `layers` can say for a layer. Brackets cannot be in a key: "h.arrayOfFunctions[0].W" is "h" if no other layer
-// is, or else its number.
+// The key for a layer in `layers`. A key has no brackets: for "h.arrayOfFunctions[0].W" it is "h" if that matches no
+// other layer, otherwise the number.
 std::string key_of(std::size_t layer, const std::vector<DenseLayer>& layers) {
   const std::string& w = layers[layer].weight;
   if (w.find('[') == w.npos) return w;
@@ -56,13 +56,13 @@ std::string keys_of(const std::vector<std::size_t>& some, const std::vector<Dens
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-// The one layer that an entry of `layers` stands for, or a problem and `no_layer`.
+// The layer that an entry of `layers` names. Adds a problem and returns no_layer if not exactly one matches.
 std::size_t layer_of(const config::Fields::Pair& entry, const std::vector<DenseLayer>& layers, Problems& problems) {
   const std::vector<std::size_t> found = layers_named(entry.key, layers);
   if (found.size() == 1) return found[0];
   if (found.size() > 1) {
     problems.add(Diagnostic{entry.where,
-                            fmt::format("ModelParallel: '{}' stands for {} dense layers", entry.key, found.size()),
+                            fmt::format("ModelParallel: '{}' matches {} dense layers", entry.key, found.size()),
                             fmt::format("name one of them: {}", keys_of(found, layers))});
     return no_layer;
   }

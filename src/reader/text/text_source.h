@@ -43,7 +43,7 @@ struct TextIndex {
   // Without ids: the number of each sequence among all of the file; empty if none was dropped.
   std::vector<std::uint32_t> numbers;
   // Of a deserializer in frame mode whose lines have ids: the id of each line and its number among the lines of that
-  // id. `behind`, at the last one, is the number that a further one would have.
+  // id. `behind`: lines of the id, at its last line that is kept; 0 at others.
   struct Frame {
     std::uint64_t id = 0;
     std::uint32_t number = 0, behind = 0;
