@@ -22,12 +22,12 @@ std::atomic<bool> damages{false};
 
 std::uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-struct Peer {
-  int rank = 0;  // of the world
+struct WorldRank {
+  int rank = 0;
   std::string host;
 };
 
-[[noreturn]] void refuse(const Peer& from, std::size_t bytes, const std::string& what) {
+[[noreturn]] void refuse(const WorldRank& from, std::size_t bytes, const std::string& what) {
   throw CodedError(
       kMessageDamaged,
       fmt::format("{} of {} bytes from rank {} on {} was damaged on its way: its checksum is wrong\nfix: look "
@@ -36,14 +36,14 @@ struct Peer {
                   what, bytes, from.rank, from.host));
 }
 
-void verify(std::span<std::byte> bytes, std::uint64_t sum, const Peer& from, const std::string& what) {
+void verify(std::span<std::byte> bytes, std::uint64_t sum, const WorldRank& from, const std::string& what) {
   if (!bytes.empty() && damages.exchange(false)) bytes[bytes.size() / 2] ^= std::byte{1};
   if (checksum(bytes) != sum) refuse(from, bytes.size(), what);
 }
 
 class CheckedTransfer final : public Transfer {
  public:
-  CheckedTransfer(Communicator& comm, bool sending, int peer, int tag, std::span<std::byte> bytes, Peer from)
+  CheckedTransfer(Communicator& comm, bool sending, int peer, int tag, std::span<std::byte> bytes, WorldRank from)
       : sending_(sending), tag_(tag), bytes_(bytes), from_(std::move(from)) {
     const auto sum = std::span(&sum_, 1);
     data_ = sending ? comm.plan_send(peer, tag, bytes) : comm.plan_receive(peer, tag, bytes);
@@ -80,7 +80,7 @@ class CheckedTransfer final : public Transfer {
   const bool sending_;
   const int tag_;
   const std::span<std::byte> bytes_;
-  const Peer from_;
+  const WorldRank from_;
   std::uint64_t sum_ = 0;
   std::unique_ptr<Transfer> data_, check_;
   std::size_t started_ = 0;
@@ -147,7 +147,7 @@ class CheckedCommunicator final : public Communicator {
   void fail(std::exception_ptr reason) noexcept override { comm_.fail(reason); }
 
  private:
-  const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  const WorldRank& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   bool checks(int rank) const {
     return which_ == ChecksummedMessages::all || peer(rank).host != peer(this->rank()).host;
   }
@@ -155,7 +155,7 @@ class CheckedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> owned_;  // of split()
   Communicator& comm_;
   const ChecksummedMessages which_;
-  std::vector<Peer> peers_;
+  std::vector<WorldRank> peers_;
 };
 
 }  // namespace

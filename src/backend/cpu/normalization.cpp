@@ -55,9 +55,9 @@ struct Planes {
 using Totals = std::array<double, image_lanes>;
 
 // `work` of a batch normalisation, by channel.
-struct Kept {
+struct KeptStatistics {
   float *mean, *inverse, *batch_mean, *share;  // share: of the minibatch in what normalises
-  Kept(float* work, const Planes& p) {
+  KeptStatistics(float* work, const Planes& p) {
     const std::size_t n = p.stored();
     mean = work, inverse = work + n, batch_mean = work + 2 * n, share = work + 3 * n;
   }
@@ -144,7 +144,7 @@ float mixed(double weight, float running, double fresh) {
 
 // Completes the normalisation of a group of channels and its running statistics.
 void finish_statistics(const BatchNormalization& op, const NormalizationParameters& of, const Planes& p, std::size_t g,
-                       const Totals& mean, const Totals& variance, const Kept& kept) {
+                       const Totals& mean, const Totals& variance, const KeptStatistics& kept) {
   for (std::size_t i = 0; i < p.in_group(g); ++i) {
     const std::size_t c = g * p.period + i;
     const double blend = op.weights ? op.weights->running : 1;
@@ -189,7 +189,7 @@ void CpuImages::reorder(const ImageExtent& from, const ImageExtent& to, const fl
 void CpuImages::normalize(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                           const float* added, float* y, float* work) {
   const Planes p(op.extent, channel_block());
-  const Kept kept(work, p);
+  const KeptStatistics kept(work, p);
   if (p.columns == 0 && !op.ranks) return;
   const auto first = [&](std::size_t g, Totals& mean, Totals& variance) {
     if (op.weights && p.columns > 0) moments(images_, p, x, g, mean, variance);
@@ -214,7 +214,7 @@ void CpuImages::normalize(const BatchNormalization& op, const NormalizationParam
 void CpuImages::normalize_gradient(const BatchNormalization& op, const NormalizationParameters& of, const float* x,
                                    const float* y, float* dy, const float* work, const NormalizationGradients& to) {
   const Planes p(op.extent, channel_block());
-  const Kept kept(const_cast<float*>(work), p);
+  const KeptStatistics kept(const_cast<float*>(work), p);
   // The gradient before ReLU is written where it is wanted anyway, or over dy.
   float* masked = to.added && !to.add_added ? to.added : dy;
   const auto sum = [&](std::size_t g, Totals& sums, Totals& products) {
