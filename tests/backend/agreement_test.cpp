@@ -467,6 +467,20 @@ TEST_F(Agreement, NumbersThatAreNone) {
             d.put(Floats(1)));
   gpu->synchronize();
   EXPECT_TRUE(std::isnan(sums[0]));
+  // One word of a large class, of which a thread has several.
+  Floats weight(600, 1.0f);
+  weight[10] = nan;
+  const ClassLoss words{1, 1, 600, 1, d.put({0, 0, 0, 600}), d.put({1}), d.put(weight), d.put({1})};
+  gpu->class_loss(words, d.put(Floats(4)), sums.get(), d.put(Floats(1)));
+  gpu->synchronize();
+  EXPECT_TRUE(std::isnan(sums[0]));
+}
+
+// Pinned memory may be gone as soon as it is freed.
+TEST_F(Agreement, SumsAreGivenUpBehindWhatWritesThem) {
+  const auto sums = gpu->make_sums(4);
+  gpu->keep_sums(sums.get(), 4, 0, gpu->make_sums(4).get());
+  gpu->synchronize();
 }
 
 constexpr LossOp losses[] = {LossOp::cross_entropy_with_softmax,

@@ -121,7 +121,7 @@ inline v16 safe_log(v16 x) { return select(x <= 0.0f, log_of_nothing, select(x !
 
 inline v16 log_plus(v16 a, v16 b) {
   const v16 high = select(a > b, a, b), low = select(a > b, b, a);
-  return high + logarithm(1.0f + exponential(low - high));
+  return select(a != a, a, high + logarithm(1.0f + exponential(low - high)));
 }
 
 // a / b with b kept away from zero.

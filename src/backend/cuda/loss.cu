@@ -196,11 +196,12 @@ __device__ float word_derivative(const ClassLoss& l, const ClassLabel& label, st
   return exponential(word_score(l, column, word) - log_sum) - (word == label.word ? 1.0f : 0.0f);
 }
 
-// The logarithm of the sum of exponentials of what each member has gathered: its largest, and its sum below that.
+// The logarithm of the sum of exponentials of what each member has gathered: its largest, and its sum below that. A
+// score that is NaN makes the sum NaN.
 __device__ float log_of_all(float high, float sum) {
   const float top = together<threads_per_block>(high, Larger());
-  const float part = sum > 0 ? sum * exponential(high - top) : 0.0f;
-  return top + logarithm(together<threads_per_block>(part, Plus()));
+  const float all = together<threads_per_block>(sum * exponential(high - top), Plus());
+  return all == all ? top + logarithm(all) : all;
 }
 
 template <class Score>
@@ -208,10 +209,12 @@ __device__ float log_sum_of(std::size_t first, std::size_t last, const Score& sc
   float high = -infinity(), sum = 0;
   for (std::size_t i = first + threadIdx.x; i < last; i += blockDim.x) {
     const float x = score(i);
-    if (x <= high) {
+    if (x == high) {  // also -infinity
+      sum += 1;
+    } else if (x < high) {
       sum += exponential(x - high);
     } else {
-      sum = (sum > 0 ? sum * exponential(high - x) : 0.0f) + 1;
+      sum = sum * exponential(high - x) + 1;
       high = x;
     }
   }

@@ -78,7 +78,7 @@ __device__ inline float safe_log(float x) { return x <= 0.0f ? log_of_nothing : 
 
 __device__ inline float log_plus(float a, float b) {
   const float high = a > b ? a : b, low = a > b ? b : a;
-  return high + logarithm(1.0f + exponential(low - high));
+  return a != a ? a : high + logarithm(1.0f + exponential(low - high));
 }
 
 __device__ inline float quotient(float a, float b) {

@@ -57,16 +57,15 @@ struct CannotBeNoted : Error {
   CannotBeNoted() : Error("a call that waits for the device cannot be captured") {}
 };
 
-using Graph = Handle<cudaGraph_t, cudaGraphDestroy>;
+using StreamGraph = Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 class CudaGraph final : public CapturedGraph {
  public:
   // Captured graphs are never updated: the driver accepts an update but keeps the thread block clusters that the
   // previous product kernels had.
-  CudaGraph(const Graph& graph, cudaStream_t stream) : stream_(stream), given_back_(times_given_back()) {
-    check(cudaGraphInstantiate(exec_.out(), graph.get(), 0), "making a graph of calls");
-  }
+  CudaGraph(GraphExec exec, cudaStream_t stream)
+      : stream_(stream), given_back_(times_given_back()), exec_(std::move(exec)) {}
 
   bool launch() override {
     if (given_back_ != times_given_back()) return false;
@@ -138,14 +137,14 @@ const FloatMemory& CudaDevice::shared_memory() const {
   return memory;
 }
 
-// Pinned memory that the device writes to directly.
+// Pinned memory that the device writes to directly. What is queued may still do so when the sums are given up.
 std::shared_ptr<double[]> CudaDevice::make_sums(std::size_t count) {
   void* p = nullptr;
   check(cudaHostAlloc(&p, std::max<std::size_t>(count, 1) * sizeof(double), cudaHostAllocMapped),
         "taking memory for results");
   auto* sums = static_cast<double*>(p);
   std::fill_n(sums, count, 0.0);
-  return {sums, [](double* old) { cudaFreeHost(old); }};
+  return {sums, [queue = stream()](double* old) { cudaStreamSynchronize(queue), cudaFreeHost(old); }};
 }
 
 void CudaDevice::let_weights_change() {
@@ -199,14 +198,16 @@ std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& 
     obstacle_ = e.what();
   }
   capturing_ = false;
-  Graph graph;
-  const cudaError_t status = cudaStreamEndCapture(stream(), graph.out());
+  StreamGraph graph;
+  GraphExec exec;
+  cudaError_t status = cudaStreamEndCapture(stream(), graph.out());
+  if (whole && status == cudaSuccess) status = cudaGraphInstantiate(exec.out(), graph.get(), 0);  // needs memory
   if (!whole || status != cudaSuccess) {
     if (whole) obstacle_ = cudaGetErrorString(status);
     cudaGetLastError();
     return nullptr;
   }
-  return std::make_unique<CudaGraph>(graph, stream());
+  return std::make_unique<CudaGraph>(std::move(exec), stream());
 }
 
 }  // namespace tutti::cuda

@@ -116,6 +116,7 @@ struct alignas(sizeof(Number) * V < 16 ? sizeof(Number) * V : 16) Numbers {
   Number at[V];
 };
 
+// Of equal maxima the first one wins; what is not a number wins.
 template <class T, class Number, unsigned V>
 __global__ void pool_max(Sizes s, const T* x, T* y, Number* winners) {
   each_spot<V>(s, s.out, s.in, [&](std::size_t i, const unsigned(&window)[3], std::size_t plane) {
@@ -131,7 +132,7 @@ __global__ void pool_max(Sizes s, const T* x, T* y, Number* winners) {
       const Lanes<V> v = load<V>(image + index_of(s.in, cx, cy, cz) * s.inner);
       const auto number = static_cast<Number>(number_in_window(s, window, cx, cy, cz));
       for (unsigned l = 0; l < V; ++l)
-        if (v.at[l] > best.at[l]) best.at[l] = v.at[l], winner.at[l] = number;
+        if (v.at[l] > best.at[l] || v.at[l] != v.at[l]) best.at[l] = v.at[l], winner.at[l] = number;
     });
     store(y + i, best);
     *reinterpret_cast<Numbers<Number, V>*>(winners + i) = winner;

@@ -269,6 +269,12 @@ TEST(Kernels, NotANumberStaysVisible) {
     x[11] = nan;
     EXPECT_TRUE(std::isnan(k->sum(x.data(), x.size())));
     EXPECT_TRUE(std::isnan(k->log_sum(x.data(), x.size())));
+    const std::vector<float> ones(x.size(), 1.0f);
+    for (const Row& row : {Row{{x.data(), ones.data()}, {1, 1}}, Row{{ones.data(), x.data()}, {1, 1}}}) {
+      std::vector<float> y(x.size());
+      k->combine(PointOp::log_plus, row, y.data(), y.size());
+      for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i == 11) << k->name << ' ' << i;
+    }
   }
 }
 

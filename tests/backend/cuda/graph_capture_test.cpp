@@ -66,5 +66,16 @@ TEST_F(BrokenRecordings, WhatWaitsForTheDeviceIsNoObstacle) {
   backend_.release(memory);
 }
 
+// The calls can be made one by one.
+TEST_F(BrokenRecordings, WithoutMemoryForAGraphThereIsNone) {
+  float* const memory = backend_.allocate(16);
+  setenv("TUTTI_CUDA_EMULATOR_GRAPHS", "0", 1);
+  EXPECT_EQ(backend_.capture([&] { backend_.fill(1, memory, 16); }), nullptr);
+  EXPECT_EQ(backend_.obstacle(), "out of memory");
+  unsetenv("TUTTI_CUDA_EMULATOR_GRAPHS");
+  EXPECT_NE(backend_.capture([&] { backend_.fill(1, memory, 16); }), nullptr);
+  backend_.release(memory);
+}
+
 }  // namespace
 }  // namespace tutti::cuda

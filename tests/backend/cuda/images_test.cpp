@@ -389,6 +389,25 @@ TEST_F(ChannelsLast, Poolings) {
         }
 }
 
+// As with the loops of the CPU.
+TEST_F(ChannelsLast, WhatIsNotANumberWinsInPooling) {
+  for (const std::size_t channels : {3, 8}) {
+    PoolingShape s;
+    s.window = window(2, {2, 2, 1}, {2, 2, 1}, {2, 2, 1}, {0, 0, 0}, {0, 0, 0});
+    s.columns = 1, s.channels = channels, s.format = Format::blocked;
+    Values x(4 * channels, 5.0f), y(channels), work(channels), dx(x.size()), expected(x.size());
+    x[2 * channels + 1] = std::nanf("");
+    const auto plan = last_.plan_pooling(s);
+    plan->forward(x.data(), y.data(), work.data());
+    plan->backward(Values(channels, 1.0f).data(), work.data(), dx.data(), false);
+    for (std::size_t c = 0; c < channels; ++c) {
+      EXPECT_EQ(std::isnan(y[c]), c == 1);
+      expected[c == 1 ? 2 * channels + c : c] = 1;
+    }
+    EXPECT_EQ(dx, expected);
+  }
+}
+
 TEST_F(ChannelsLast, BatchNormalizations) {
   unsigned seed = 0;
   for (ImageExtent extent : {ImageExtent{4, 3, 10}, ImageExtent{7, 8, 1}, ImageExtent{40, 12, 30},

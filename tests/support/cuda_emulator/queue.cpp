@@ -328,7 +328,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   *graph = s->broken ? nullptr : new CudaDoubleGraph(*captured);
   return s->broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
+// TUTTI_CUDA_EMULATOR_GRAPHS=0: there is no memory for one.
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  const char* const graphs = std::getenv("TUTTI_CUDA_EMULATOR_GRAPHS");
+  if (graphs && std::atoi(graphs) == 0) return cudaErrorMemoryAllocation;
   *exec = new CudaDoubleGraph(*graph);
   return cudaSuccess;
 }
