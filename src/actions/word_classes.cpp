@@ -114,18 +114,22 @@ void assign_classes(WordClasses& c, std::int64_t classes) {
     c.first_words[k] = std::min(c.first_words[k], c.first_words[k + 1]);
 }
 
-std::vector<std::string> outputs_of(const WordClassOptions& o) {
-  std::vector<std::string> all = {o.vocabulary_file};
-  if (!o.mapping_file.empty()) all.push_back(o.mapping_file);
-  if (o.classes > 0) all.insert(all.end(), {o.word_to_class_file, o.class_to_index_file});
+// The files that are written, with their keys.
+std::vector<std::pair<const char*, std::string>> outputs_of(const WordClassOptions& o) {
+  std::vector<std::pair<const char*, std::string>> all = {{"outputVocabFile", o.vocabulary_file}};
+  if (!o.mapping_file.empty()) all.emplace_back("outputMappingFile", o.mapping_file);
+  if (o.classes > 0) {
+    all.emplace_back("outputWord2Cls", o.word_to_class_file);
+    all.emplace_back("outputCls2Index", o.class_to_index_file);
+  }
   return all;
 }
 
 bool up_to_date(const WordClassOptions& o) {
   const auto outputs = outputs_of(o);
-  return o.make_mode && std::all_of(outputs.begin(), outputs.end(), [&](const std::string& path) {
+  return o.make_mode && std::all_of(outputs.begin(), outputs.end(), [&](const auto& output) {
            std::error_code missing, ignored;
-           const auto written = std::filesystem::last_write_time(path, missing);
+           const auto written = std::filesystem::last_write_time(output.second, missing);
            return !missing && written >= std::filesystem::last_write_time(o.input_file, ignored);
          });
 }
@@ -163,7 +167,7 @@ void run_word_classes(const WordClassOptions& options) {
         fmt::format("the text has {} words more frequent than cutoff = {}: the vocabulary has {} words, not {}",
                     c.words.size(), options.cutoff, c.words.size(), options.vocabulary_size));
   write_files(c, options);
-  for (const auto& path : outputs_of(options)) log::line(fmt::format("Written to {}", path));
+  for (const auto& [key, path] : outputs_of(options)) log::line(fmt::format("Written to {}", path));
 }
 
 std::optional<Action> make_word_class_action(const ActionContext& context, WordClassOptions options) {
@@ -175,13 +179,11 @@ std::optional<Action> make_word_class_action(const ActionContext& context, WordC
                  "check the path; a run would stop here"};
     context.only_check ? context.notices->add(d) : context.problems->add(std::move(d));
   }
-  for (const auto& [key, path] :
-       {std::pair("outputVocabFile", &options.vocabulary_file), std::pair("outputMappingFile", &options.mapping_file),
-        std::pair("outputWord2Cls", &options.word_to_class_file),
-        std::pair("outputCls2Index", &options.class_to_index_file)})
-    if (!path->empty()) context.may_write(*path, key);
-  if (absent || !up_to_date(options))
-    for (const auto& path : outputs_of(options)) context.will_write(path);
+  const bool writes = absent || !up_to_date(options);
+  for (const auto& [key, path] : outputs_of(options)) {
+    context.may_write(path, key);
+    if (writes) context.will_write(path);
+  }
   return Action{
       .settings = fmt::format("  text       {}\n  vocabulary {}", options.input_file, options.vocabulary_file),
       .run = [options] { run_word_classes(options); }};

@@ -16,6 +16,7 @@
 #include "base/write_root.h"
 #include "config/text.h"
 #include "reader/htk/htk_features.h"
+#include "reader/lines.h"
 #include "train/file.h"
 #include "train/metrics/options.h"
 #include "train/model_file.h"
@@ -86,13 +87,9 @@ void HtkOutputOptions::describe(config::Fields& f) {
 
 // Reads a list of output files. Throws Error.
 std::vector<std::string> read_output_list(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(fmt::format("the file '{}' cannot be read: {}", path, std::strerror(errno)));
   std::vector<std::string> files;
-  for (std::string line; std::getline(in, line);) {
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    if (!line.empty()) files.push_back(line);
-  }
+  if (!reader::each_line(path, [&](std::size_t, const std::string& line) { files.push_back(line); }))
+    throw Error(fmt::format("the file '{}' cannot be read: {}", path, std::strerror(errno)));
   return files;
 }
 
@@ -136,7 +133,8 @@ class HtkOutput final : public NodeWriter {
   std::size_t next_ = 0;
 };
 
-// What an output file must not be, with the reason: an input of the reader, or an output that was listed before.
+// What an output file must not be, with the reason: an input of the reader, a list of outputs, or an output that was
+// listed before.
 using TakenFiles = std::map<std::string, const char*>;
 
 struct ReaderFiles {
@@ -248,6 +246,7 @@ std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& c
     if (!node && !config::equal_keys(key, "writerType"))
       context.notice(fmt::format("'{}' in the writer block has no effect", key));
   }
+  std::vector<std::string> listed;
   for (const auto& node : nodes) {
     if (!writer.has_own(node) || !writer.is_block(node)) {
       context.problem(writer.where(), fmt::format("the writer has no block for the node '{}'", node),
@@ -257,10 +256,15 @@ std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& c
     const config::Record block = writer.block(node);
     const auto before = context.problems->count();
     outputs[node] = config::read<HtkOutputOptions>(block, node, *context.problems, *context.notices);
-    if (context.problems->count() == before) check_list(context, block, outputs[node], files);
+    if (context.problems->count() > before) continue;
+    listed.push_back(node);
+    files.taken.emplace(same_file(outputs[node].list).string(), "which lists the outputs of a node");
   }
+  for (const auto& node : listed) check_list(context, writer.block(node), outputs[node], files);
   return outputs;
 }
+
+constexpr const char* kNameOutputs = "outputNodeNames = node; action = dumpNode prints all nodes";
 
 struct OpenOutput {
   std::unique_ptr<std::ofstream> file;  // none for stdout and for writers that open files of their own
@@ -271,14 +275,16 @@ std::string name_of_model(const WriteOptions& options) {
   return options.model_path.empty() ? "from the network builder" : options.model_path;
 }
 
+std::string without_outputs(const WriteOptions& options) {
+  return fmt::format("the model '{}' has no output nodes", name_of_model(options));
+}
+
 std::vector<std::string> nodes_to_write(const WriteOptions& options, const graph::Graph& graph) {
   if (!options.output_node_names.empty()) return options.output_node_names;
   log::line("OutputNodeNames are not specified, using the default outputnodes.");
   std::vector<std::string> names;
   for (auto n : graph.outputs) names.push_back(graph.nodes[n].name);
-  if (names.empty())
-    throw Error(
-        fmt::format("write: the model '{}' has no output nodes; name some in outputNodeNames", name_of_model(options)));
+  if (names.empty()) throw Error(fmt::format("write: {}\nfix: {}", without_outputs(options), kNameOutputs));
   return names;
 }
 
@@ -353,6 +359,7 @@ void check_network(const ActionContext& context, const WriteOptions& options, co
     auto unknown = unknown_nodes(context.command, "outputNodeNames", options.output_node_names, graph);
     if (!unknown.empty()) throw ConfigError(std::move(unknown));
     const auto nodes = options.output_node_names.empty() ? graph.outputs : indices_of(graph, options.output_node_names);
+    if (nodes.empty()) return context.problem("outputNodeNames", without_outputs(options), kNameOutputs);
     if (reader) check_streams(context, *reader, graph, nodes_to_report(graph, {}), nodes);
   });
 }

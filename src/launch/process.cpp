@@ -77,7 +77,8 @@ Process::Process(const std::vector<std::string>& words, Output output,
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const int number : {SIGTERM, SIGINT, SIGUSR1}) signal(number, SIG_DFL);
+    // What this program ignores (SIGXFSZ) would stay ignored in the other one.
+    for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGXFSZ}) signal(number, SIG_DFL);
     execvp(argv[0], argv.data());
     const int why = errno;
     [[maybe_unused]] const auto n = write(started[1], &why, sizeof why);

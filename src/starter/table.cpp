@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kMostClasses = 1000, kFewIntegers = 30, kFirstLines = 20;
 
 std::string_view unquoted_field(std::string_view field) {
-  field = trimmed(field);
   if (field.size() > 1 && field.front() == '"' && field.back() == '"') field = field.substr(1, field.size() - 2);
   return trimmed(field);
 }
@@ -25,18 +24,25 @@ std::vector<std::string_view> split_fields(std::string_view line, char delimiter
   if (delimiter == ' ') {  // blanks and tabs, any number of them
     for (std::size_t at = line.find_first_not_of(" \t"); at != line.npos;) {
       const std::size_t end = std::min(line.find_first_of(" \t", at), line.size());
-      fields.push_back(unquoted_field(line.substr(at, end - at)));
+      fields.push_back(trimmed(line.substr(at, end - at)));
       at = line.find_first_not_of(" \t", end);
     }
     return fields;
   }
   for (std::size_t at = 0;;) {
     const std::size_t end = std::min(line.find(delimiter, at), line.size());
-    fields.push_back(unquoted_field(line.substr(at, end - at)));
+    fields.push_back(trimmed(line.substr(at, end - at)));
     if (end == line.size()) return fields;
     at = end + 1;
   }
 }
+
+// Whether a delimiter within quotes has divided a field. The reader does not support it, either.
+bool divides_quotes(const std::vector<std::string_view>& fields) {
+  return std::ranges::any_of(fields, [](auto f) { return f.size() > 1 && f.front() == '"' && f.back() != '"'; });
+}
+constexpr const char* kQuotesFix =
+    "delimiters within quotes are not supported: replace them, or separate the columns by another character";
 
 // Whether it is a finite number. 1,5 is one where commas do not separate the columns.
 bool read_number(std::string_view field, char delimiter, double& value) {
@@ -74,7 +80,7 @@ char delimiter_of(const std::string& path) {
     std::ptrdiff_t numbers = 0;
     for (const std::string& line : lines)
       if (const auto fields = split_fields(line, c); columns > 1 && fields.size() == columns)
-        numbers += std::ranges::count_if(fields, [&, c = c](auto f) { return is_number(f, c); });
+        numbers += std::ranges::count_if(fields, [&, c = c](auto f) { return is_number(unquoted_field(f), c); });
     if (numbers > most) most = numbers, best = c;
   }
   if (most > 0) return best;
@@ -192,10 +198,24 @@ class Table {
     fail_at(path_, line, what, fix);
   }
 
+  // Without their quotes; as many as the first line has.
+  std::vector<std::string_view> fields_of(std::string_view line, std::int64_t number) const {
+    auto fields = split_fields(line, delimiter);
+    const bool divided = divides_quotes(fields);
+    if (!columns.empty() && fields.size() != columns.size())
+      fail(number,
+           fmt::format("{} column{} with {} between them, and the first line has {}", fields.size(),
+                       fields.size() == 1 ? "" : "s", name_of(delimiter), columns.size()),
+           divided ? kQuotesFix : "give every line the same columns");
+    if (divided) fail(number, "a field begins with a quote and does not end with one", kQuotesFix);
+    std::ranges::transform(fields, fields.begin(), unquoted_field);
+    return fields;
+  }
+
   // Whether the line holds titles; else columns have numbers, and the line is data.
   bool take_titles(std::string_view line, std::int64_t number, bool may_be_counted) {
     delimiter = delimiter_of(path_);
-    const auto fields = split_fields(line, delimiter);
+    const auto fields = fields_of(line, number);
     const auto first_number = std::ranges::find_if(fields, [&](auto f) { return is_number(f, delimiter); });
     counted = may_be_counted && are_counted(fields);
     const bool header = counted || first_number == fields.end();
@@ -223,12 +243,7 @@ class Table {
   }
 
   void take(std::string_view line, std::int64_t number) {
-    const auto fields = split_fields(line, delimiter);
-    if (fields.size() != columns.size())
-      fail(number,
-           fmt::format("{} column{} with {} between them, and the first line has {}", fields.size(),
-                       fields.size() == 1 ? "" : "s", name_of(delimiter), columns.size()),
-           "give every line the same columns");
+    const auto fields = fields_of(line, number);
     if (rows++ == 0) first_line_ = number, first_label_ = fields[label];
     for (std::size_t c = 0; c < fields.size(); ++c) {
       Column& column = columns[c];

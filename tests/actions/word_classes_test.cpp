@@ -8,6 +8,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/write_root.h"
+#include "config/load.h"
 #include "tutti/error.h"
 
 namespace tutti::actions::word_classes_test {
@@ -82,6 +84,27 @@ TEST(WordClasses, AnEmptyClassBeginsWhereTheNextDoes) {
   EXPECT_THAT(words(c), ElementsAre("a 9", "<unk> 1"));
   EXPECT_EQ(c.words[0].cls, 1);
   EXPECT_THAT(c.first_words, ElementsAre(0, 0, 1));
+}
+
+// --write-under says nothing of files that are not written.
+TEST(WordClasses, FilesOfClassesAreWrittenOnlyWithClasses) {
+  set_write_root(testing::TempDir());
+  for (const auto& [classes, outside] : {std::pair("0", 1u), std::pair("2", 3u)}) {
+    Problems problems;
+    config::Notices notices;
+    ActionContext context;
+    context.command = config::record_from_text(std::string("Words = [ inputFile = \"none.txt\" ; vocabSize = 9\n"
+                                                           "beginSequence = x ; endSequence = x\n"
+                                                           "outputVocabFile = \"/v\" ; outputWord2Cls = \"/w\"\n"
+                                                           "outputCls2Index = \"/i\" ; nbrClass = ") +
+                                               classes + " ]")
+                          .block("Words");
+    context.only_check = true;
+    context.problems = &problems, context.notices = &notices;
+    find_action("writeWordAndClass")->make(context);
+    EXPECT_EQ(problems.count(), outside) << classes;
+  }
+  set_write_root("/");
 }
 
 }  // namespace

@@ -61,6 +61,15 @@ class DataReadersTest(support.TrainerTest):
     def test_table_without_a_line(self):
         self.train('table.cntk', 1, ['Train=[reader=[file="data/table_label.csv";maxErrors=1]]'])
 
+    def test_delimiters_within_quotes(self):
+        """The reader does not support them, so `trainer new` writes no config for them."""
+        for rows, found in (('"a, b",1,u\n' * 9, 't.csv:1: error: a field begins with a quote and does not end with one'),
+                            ('a,1,u\n"a, b",1,v\n', 't.csv:2: error: 4 columns with commas between them, and the first line has 3')):
+            self.write('t.csv', rows)
+            text = self.run_trainer(['new', 'table', 't.csv', '--label', '2'], expect=2).text
+            self.assertIn(found, text)
+            self.assertIn('fix: delimiters within quotes are not supported', text)
+
     def test_damaged_utterances_are_counted_in_every_action(self):
         config = (CASES / 'speech.cntk').read_text().replace('command   = Train', 'command = Train:Test:Compare')
         reader = config[config.index('reader = ['):config.rindex(']')].replace('readerType', 'maxErrors = 1 ; readerType')

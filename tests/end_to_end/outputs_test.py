@@ -67,7 +67,7 @@ class OutputsTest(support.TrainerTest):
         self.write('labels.mlf', '\n'.join(mlf) + '\n')
         self.write('in.scp', ''.join(f'u{u}.fea\n' for u in range(4)))
         self.write('out.scp', ''.join(f'out/deep/u{u}.lik\n' for u in range(4)))
-        self.write('posterior.scp', ''.join(f'out/u{u}.post\n' for u in range(4)))
+        self.write('posterior.scp', '\ufeff' + ''.join(f'out/u{u}.post\r\n' for u in range(4)))  # as editors of Windows write it
 
     def test_utterances_become_files(self):
         self.make_speech()
@@ -121,7 +121,9 @@ class OutputsTest(support.TrainerTest):
                 (['a', 'b', 'c', 'out/deep/../deep/u0.lik'], "which is listed already"),  # by the other node
                 (['a', 'u0.fea', 'b', 'c'], "'posterior.scp' lists the file 'u0.fea', which the reader reads"),
                 (['a', 'b', 'c', 'link.fea'], "'posterior.scp' lists the file 'link.fea', which the reader reads"),
-                (['a', 'b', 'c', 'in.scp'], "'posterior.scp' lists the file 'in.scp', which the reader reads")):
+                (['a', 'b', 'c', 'in.scp'], "'posterior.scp' lists the file 'in.scp', which the reader reads"),
+                (['a', 'b', 'c', 'posterior.scp'], "'posterior.scp' lists the file 'posterior.scp', which lists the outputs of a node"),
+                (['a', './out.scp', 'b', 'c'], "'posterior.scp' lists the file './out.scp', which lists the outputs of a node")):
             self.write('posterior.scp', ''.join(f'{p}\n' for p in paths))
             for config in ('run.cntk', 'composite.cntk'):
                 text = self.run_trainer([f'configFile={config}', 'command=Write'], expect=2).text
@@ -247,6 +249,22 @@ names = "names.txt"
         for names in ('names.txt', 'good.txt'):  # of the reader and the writer, and of the writer alone
             text = self.run_trainer(['configFile=run.cntk', 'command=Write', f'names={names}'], expect=None).text
             self.assertIn('names.txt:2:1: error: an empty line among the names of classes', text)
+
+    def test_a_network_without_outputs(self):
+        """Refused before the data are read: the reader's file is complete, and nothing is written."""
+        self.write('run.cntk', '''
+command = Write
+Write = [
+    action = "write" ; outputPath = "out"
+    BrainScriptNetworkBuilder = [ y = Input(1) ; c = SumElements (y * Constant(1)) ; criterionNodes = (c) ]
+    reader = [ readerType = "UCIFastReader" ; file = "table.txt" ; y = [ start = 0 ; dim = 1 ] ]
+]
+''')
+        self.write('table.txt', '1\n2\n')
+        text = self.run_trainer(['configFile=run.cntk'], expect=2).text
+        self.assertIn('has no output nodes', text)
+        self.assertIn('fix: outputNodeNames = node', text)
+        self.assertEqual(list(self.directory.glob('out*')), [])
 
     def test_a_reader_waits_for_a_file_of_the_same_run(self):
         self.make_speech()

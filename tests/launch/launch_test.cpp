@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <future>
@@ -16,6 +17,7 @@
 #include "launch/cause.h"
 #include "launch/hosts.h"
 #include "launch/options.h"
+#include "launch/process.h"
 #include "tutti/error.h"
 
 namespace tutti::launch {
@@ -166,6 +168,21 @@ TEST(Hosts, AProbeSaysTheNameOfItsHost) {
   hello->type = WatchMessage::Type::welcome;
   link.send(*hello);
   EXPECT_EQ(answer.get(), 0);
+}
+
+// main() ignores the signal; other programs are to end by it.
+TEST(Processes, DoNotIgnoreWhatThisOneIgnores) {
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  Process child({"grep", "SigIgn", "/proc/self/status"}, Process::Output::lines);
+  std::string line;
+  for (bool alive = true; alive;) {
+    alive = child.running();
+    child.read(100, [&](bool, const std::string& text) { line += text; });
+  }
+  std::signal(SIGXFSZ, before);
+  ASSERT_TRUE(line.starts_with("SigIgn:\t")) << line;
+  const unsigned long long ignored = std::stoull(line.substr(8), nullptr, 16);
+  EXPECT_EQ(ignored >> (SIGXFSZ - 1) & 1, 0u) << line;
 }
 
 TEST(Cause, ComesFromTheFirstLineThatSaysIt) {

@@ -132,6 +132,17 @@ TEST(Composite, FramesOfTextFilesKeepTheirIds) {
   EXPECT_EQ(rows_of(longer, "maxErrors=9"), (std::vector<float>{50, 51})) << "3 has a second frame in one file only";
 }
 
+// As an image has.
+TEST(Composite, FurtherFramesOfWholeSequencesAreErrors) {
+  const TemporaryFile a("5 |x 50\n3 |x 30\n"), b("3 |y 30\n5 |y 50\n5 |y 51\n");
+  std::string whole = text(a.path(), "x");
+  whole.insert(1, "frameMode=false;");
+  const std::string both = "frameMode=true\n" + all(whole, text(b.path(), "y"));
+  expect_error(both, {a.path() + ":1: this is the only frame of its utterance, but deserializer 2 (stream 'y') has a "
+                                 "further one, '5#1' (" + b.path() + ":3)"});
+  EXPECT_EQ(read_all(*make_composite("maxErrors=1\n" + both).reader), (Rows{{{30}, {30}}}));
+}
+
 class CompositeImages : public ::testing::Test {
  protected:
   static std::string images(const std::string& file, const std::string& transforms = "", const std::string& more = "") {

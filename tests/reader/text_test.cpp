@@ -149,6 +149,8 @@ TEST(Text, CountsErrors) {
   EXPECT_EQ(errors_in("|x 1 2 |y 3\n\n|x 1 2 |y 3\n", xy), 1);                    // a blank line
   EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n\n2 |x 1 2 |y 3\n", xy), 2);                // and more lines than samples
   EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n |# words\n2 |x 1 2 |y 3\n", xy), 2);
+  EXPECT_EQ(errors_in("|x 1 2 |y 3\n|z 1\n", xy), 1);  // a line of skipped streams is a blank one
+  EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n1 |z 1\n", xy), 2);
   EXPECT_EQ(errors_in("|x 1 2 |x 3 4|y 3\n", xy), 1);                    // more samples than lines
   EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n1 |y 5|x b\n1 |x 1 2\n", xy), 2);  // no stream has three samples
   EXPECT_EQ(errors_in("1 |x 1 2 |y 3\n 1 |x 3 4\n", xy), 1);             // text before the bar

@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "block_support.h"
 #include "config/load.h"
 #include "reader/uci/uci_source.h"
 #include "reader_support.h"
@@ -202,6 +203,18 @@ TEST(Uci, Blocks) {
   error(at + "\nfeatures=[dim=2]\ncustomDelimiter=ab", {"the delimiter is one character"});
   error(at + "\nfeatures=[dim=2]\nrandomize=perhaps", {"randomize cannot be 'perhaps'"});
   error(at + "\nfeatures=[dim=2;strat=1]", {"did you mean 'start'"});
+}
+
+TEST(Uci, RegressionHasNoNamesOfClasses) {
+  const TemporaryFile file("1 2\n3 4\n"), names("a\nb\n");
+  const Outcome o = make("readerType=UCIFastReader;file=\"" + file.path() +
+                             "\"\ny=[dim=1;start=1;labelType=regression;labelMappingFile=\"" + names.path() + "\"]",
+                         "test");
+  ASSERT_TRUE(o.reader) << o.errors;
+  o.reader->start_epoch({.minibatch = 10});
+  EXPECT_EQ(copy(o.reader->next()->streams[0].dense), (std::vector<float>{2, 4}));
+  EXPECT_NE(o.notices.find("labelMappingFile has no effect with labelType = regression"), std::string::npos)
+      << o.notices;
 }
 
 }  // namespace

@@ -19,6 +19,9 @@ std::string name_of(std::size_t part, const SequenceSource& source) {
 
 std::uint64_t hash_of(const std::string& key) { return XXH3_64bits(key.data(), key.size()); }
 
+// Whether its sequences are single frames: the last one of all is the last of its utterance.
+bool has_frames(SequenceSource& source) { return !source.key_behind(source.index().sequences() - 1).empty(); }
+
 // Also 7#1, a frame of 7.
 bool is_number(std::string_view key) {
   const auto digits = [](std::string_view s) {
@@ -132,18 +135,21 @@ std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
   return match;
 }
 
-// Utterances, frame by frame, that are longer in part p than in the first one.
+// Sequences, frame by frame, that are longer in part p than in the first one, where whole sequences are single frames.
 void CompositeSource::drop_shorter(std::size_t p, KeyTable& table, std::vector<std::uint32_t>& match) {
   SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
+  const bool frames = has_frames(first);
+  if (!frames && !has_frames(other)) return;
   for (std::uint32_t i = 0; i < match.size(); ++i) {
-    const std::string behind = first.key_behind(i);
+    const std::string behind = frames ? first.key_behind(i) : key_of_frame(first.key(i), 1);
     const auto further = behind.empty() ? std::nullopt : table.find(KeyTable::canonical(behind, numeric_keys_));
     if (!further) continue;
-    budget_.fault(fmt::format("{}: this is the last frame of its utterance, but {} has a further one, '{}' ({})",
-                              first.place(i), name_of(p, other), behind, other.place(*further)),
-                  "an utterance has as many frames in every deserializer; others are skipped");
+    budget_.fault(
+        fmt::format("{}: this is the {} frame of its utterance, but {} has a further one, '{}' ({})", first.place(i),
+                    frames ? "last" : "only", name_of(p, other), behind, other.place(*further)),
+        "an utterance has as many frames in every deserializer; others are skipped");
     match[i] = none;
-    for (std::uint32_t j = i; j > 0 && first.key_behind(j - 1).empty(); --j) match[j - 1] = none;
+    for (std::uint32_t j = i; frames && j > 0 && first.key_behind(j - 1).empty(); --j) match[j - 1] = none;
   }
 }
 

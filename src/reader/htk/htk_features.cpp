@@ -144,15 +144,13 @@ const float* HtkFeatures::rows(std::size_t utterance, std::uint32_t first, std::
   }
   // Damage leaves out all frames of the utterance, whichever of them this rank reads first.
   checked_.resize(utterances_.size());
-  if (!checked_[utterance] && count < u.frames) {
-    scratch_.clear();
-    reading_.read(f.path, f.header, u.first, u.frames, scratch_.extend(std::size_t{u.frames} * frame_dim_));
-  }
-  checked_[utterance] = true;
+  const bool whole = !checked_[utterance];
+  const std::uint32_t begin = whole ? 0 : first, frames = whole ? u.frames : count;
   scratch_.clear();
-  float* out = scratch_.extend(std::size_t{count} * frame_dim_);
-  reading_.read(f.path, f.header, std::uint64_t{u.first} + first, count, out);
-  return out;
+  float* const out = scratch_.extend(std::size_t{frames} * frame_dim_);
+  reading_.read(f.path, f.header, std::uint64_t{u.first} + begin, frames, out);
+  checked_[utterance] = true;
+  return out + std::size_t{first - begin} * frame_dim_;
 }
 
 void HtkFeatures::append(std::size_t utterance, std::uint32_t first, std::uint32_t count, StreamBuffer& to) {

@@ -63,7 +63,7 @@ const char* RowParser<Store>::row(const char* p, std::uint32_t* samples) {
   if constexpr (!Store)
     if (good == 0)
       fault(start, p, p == start ? "a blank line" : "a line without a good sample",
-            "every line needs at least one sample; remove the line, or put a comment beside data");
+            "every line needs a sample of a stream in input=[...]; remove the line, or put a comment beside data");
   return p + 1;
 }
 

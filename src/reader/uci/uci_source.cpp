@@ -51,7 +51,8 @@ UciSource::UciSource(UciReaderOptions options)
   for (const auto& [name, s] : options_.streams) {
     const bool category = s.is_category();
     infos_.push_back({name, static_cast<std::size_t>(category ? s.classes : s.dim), category && s.sparse});
-    maps_.push_back(s.mapping.empty() ? ClassNames() : read_class_names(s.mapping, "label", false, s.classes, name));
+    const bool mapped = category && !s.mapping.empty();
+    maps_.push_back(mapped ? read_class_names(s.mapping, "label", false, s.classes, name) : ClassNames());
     row_floats_ += s.columns();
     least_columns_ = std::max(least_columns_, static_cast<std::size_t>(s.start) + s.columns());
   }
@@ -268,9 +269,14 @@ Made read_uci(const config::Record& block, const std::string& title, const Reade
     if (block.is_block(key)) o->streams.emplace_back(key, UciStream());
   read_block(*o, block, title, context);
   for (const auto& [name, s] : o->streams) {
-    if (!s.mapping.empty()) check_file(block.block(name), "labelMappingFile", s.mapping, context);
-    if (s.labels && s.type == UciStream::Type::regression)
-      note_no_effect(block.block(name), "labelDim", "with labelType = regression", "dim counts the columns", context);
+    const config::Record own = block.block(name);
+    if (s.labels && s.type == UciStream::Type::regression) {
+      constexpr const char* why = "with labelType = regression";
+      note_no_effect(own, "labelDim", why, "dim counts the columns", context);
+      note_no_effect(own, "labelMappingFile", why, "labelType = \"category\" turns names into classes", context);
+    } else if (!s.mapping.empty()) {
+      check_file(own, "labelMappingFile", s.mapping, context);
+    }
   }
   std::erase_if(o->streams, [](const auto& s) { return s.second.labels && s.second.type == UciStream::Type::none; });
   if (o->streams.empty())
