@@ -15,6 +15,7 @@
 #include "parallel/hybrid/cost.h"
 #include "train/checkpoint.h"
 #include "train/container.h"
+#include "train/rank_agreement.h"
 #include "train/rank_state.h"
 #include "train/sgd_options.h"
 #include "tutti/log.h"
@@ -196,7 +197,12 @@ std::string choose(const AutoRun& run, const AutoTraining& t, Communicator& worl
 MethodChoices choose_methods(const AutoRun& run, Communicator& world, config::Notices& notices,
                              std::vector<std::string>& overrides) {
   MethodChoices choices;
-  for (const AutoTraining& t : trainings_with_auto(run.line, run.top)) {
+  const std::vector<AutoTraining> trainings = trainings_with_auto(run.line, run.top);
+  std::string text;
+  for (const AutoTraining& t : trainings)
+    text += fmt::format("{}.SGD.ParallelTrain.parallelizationMethod = auto\n", t.command);
+  require_same_settings(world, text);
+  for (const AutoTraining& t : trainings) {
     const std::string settings = choose(run, t, world, choices[t.command], notices);
     if (!settings.empty()) overrides.push_back(parallel_override(run.line.config, t.command, settings));
   }

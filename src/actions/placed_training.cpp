@@ -12,7 +12,6 @@
 #include "parallel/hybrid/gather_weights.h"
 #include "parallel/hybrid/hybrid_method.h"
 #include "parallel/local_gradients.h"
-#include "train/rank_state.h"
 
 namespace tutti::actions {
 namespace {
@@ -41,20 +40,6 @@ StepOfLayers step_of_layers(const Training& t) {
   step.single = !p.delayed();
   step.shard = !clips_too_early(t);
   return step;
-}
-
-// Hosts may have other config files; ranks whose parts differ would wait for messages that never come.
-void require_same_division(const Training& t) {
-  const std::string mine = divided_layers(t);
-  std::string of_rank_0 = mine;
-  broadcast_text(*t.world, of_rank_0);
-  const std::vector<char> same = from_all(*t.world, static_cast<char>(mine == of_rank_0));
-  const auto other = std::ranges::find(same, 0);
-  if (other == same.end()) return;
-  throw ConfigError(
-      {},
-      fmt::format("ModelParallel: rank {} divides other layers than rank 0, or in another way", other - same.begin()),
-      "start all ranks with the same config; or name the placement of each layer instead of auto");
 }
 
 }  // namespace
@@ -163,7 +148,6 @@ ParallelMethod make_placed_method(const ParallelTrainOptions& parallel, Training
     common.weights = std::make_unique<GatherWeights>(
         optimizer_ranges(t.network->parameters(), *make_optimizer(t.sgd.optimizer), world.size()), world);
   if (!t.layer_ranks) return common;
-  require_same_division(t);
   if (!parallel.groups.any()) return make_hybrid(std::move(common), NoExchange().make({*t.layer_ranks}));
   auto alike = world.split(t.layer_ranks->rank());
   ParallelTrainOptions between = parallel;

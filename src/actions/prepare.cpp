@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "config/overrides.h"
+#include "train/rank_agreement.h"
 #include "train/sgd_options.h"
 #include "tutti/log.h"
 
@@ -106,6 +107,17 @@ void note_unused_overrides(const config::CommandLine& line, const std::vector<co
   }
 }
 
+// Of the top level: devices, threads and logs are a rank's own.
+void require_same_commands(Communicator& world, const config::Record& config, const config::TopLevel& top) {
+  std::string text = fmt::format(
+      "command = {}\nparallelTrain = {}\nmakeMode = {}\nforceConstantRandomSeed = {}\nrandomSeedOffset = {}\n",
+      fmt::join(top.command, ":"), top.parallel_train, top.make_mode, top.constant_seed, top.seed_offset);
+  for (const std::string& name : top.command)
+    if (config.is_block(name))
+      text += fmt::format("{}.action = {}\n", name, fmt::join(actions_of(config.block(name)), ":"));
+  require_same_settings(world, text);
+}
+
 }  // namespace
 
 std::vector<Prepared> prepare(const config::CommandLine& line, const config::TopLevel& top, const std::string& device,
@@ -130,6 +142,7 @@ std::vector<Prepared> prepare(const config::CommandLine& line, const config::Top
   base.metrics_files = &metrics_files;
   base.graphs_to_come = &graphs_to_come;
   base.seed = &seed;
+  require_same_commands(world, line.config, top);
   for (const auto& name : top.command) {
     if (!line.config.is_block(name)) {
       problems.add(Diagnostic{place_of(line.config, "command"), fmt::format("there is no command block '{}'", name),

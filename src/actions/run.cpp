@@ -37,9 +37,7 @@ namespace tutti::actions {
 namespace {
 
 // The watchdog's limits outside of trainings. A training sets those of its SGD block.
-void watch(const config::TopLevel& top) {
-  set_watch_limits({.stall = top.stall_timeout, .warn = top.stall_warning});
-}
+void watch(const config::TopLevel& top) { set_watch_limits({.stall = top.stall_timeout, .warn = top.stall_warning}); }
 
 void announce(const Prepared& p) {
   const std::string bar(78, '#');
@@ -172,6 +170,19 @@ MethodChoices settle_methods(int argc, const char* const* argv, const std::strin
   return choices;
 }
 
+// The first lines of the log.
+void print_heading(const config::CommandLine& line, const config::TopLevel& top, const CpuPlan& cpu,
+                   const config::Notices& notices) {
+  log::line(version_text());
+  if (const char* before = std::getenv(launcher::kStory)) log::line(fmt::format("trainer launch: {}", before));
+  log::line("");
+  print_configuration(line, top);
+  if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
+  for (const auto& n : notices.lines) log::warning(n);
+  if (!cpu.advice.empty()) log::warning(cpu.advice);
+  log::release_warnings();
+}
+
 }  // namespace
 
 std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator& world, int& code) {
@@ -196,7 +207,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   DevicePlan device;
   std::vector<Prepared>& actions = run->actions;
   log::hold_warnings();
-  const bool ready = together(world, [&] {
+  const bool found_devices = together(world, [&] {
     notices = line.notices;
     // A single rank under mpiexec also takes the parallel path, so that its cost can be measured.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
@@ -204,13 +215,18 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     if (problems.empty()) watch(top), device = plan_device(top, place, only_checks);
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
-    const MethodChoices choices = settle_methods(argc, argv, directory, line, top, place, world, notices);
-    if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
-    actions = prepare(line, top, device.device, world, problems, notices, choices);
-    check_log(line.config, top, world.rank(), problems);
-    if (world.rank() == 0) check_done_file(line.config, top, problems);
-    problems.throw_if_any();
   });
+  // From here on ranks communicate: none may have failed to find its device.
+  const bool ready = found_devices && together(world, [&] {
+                       const MethodChoices choices =
+                           settle_methods(argc, argv, directory, line, top, place, world, notices);
+                       if (!line.config.has("numCPUThreads") && threads_of_environment() != 0)
+                         cpu.text += ", by OMP_NUM_THREADS";
+                       actions = prepare(line, top, device.device, world, problems, notices, choices);
+                       check_log(line.config, top, world.rank(), problems);
+                       if (world.rank() == 0) check_done_file(line.config, top, problems);
+                       problems.throw_if_any();
+                     });
   if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check || line.dry_run) {
@@ -222,14 +238,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   if (!together(world, [&] { run->locks = lock_models(actions, world); })) return refuse();
   const bool append = appends_to_log(actions, line, top.append_log, world);
   if (!together(world, [&] { open_log(top, append, world.rank()); })) return refuse();
-  log::line(version_text());
-  if (const char* before = std::getenv(launcher::kStory)) log::line(fmt::format("trainer launch: {}", before));
-  log::line("");
-  print_configuration(line, top);
-  if (top.cpu_threads != 0) log::line(fmt::format("Using {} CPU threads.", cpu.threads));
-  for (const auto& n : notices.lines) log::warning(n);
-  if (!cpu.advice.empty()) log::warning(cpu.advice);
-  log::release_warnings();
+  print_heading(line, top, cpu, notices);
   if (world.rank() == 0) keep_settings(*run, line.config);
   for (const auto& l : settings_lines(actions, cpu, device, place, world)) log::line(l);
   return run;

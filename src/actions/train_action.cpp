@@ -14,9 +14,11 @@
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "config/command_line.h"
+#include "graph/shapes.h"
 #include "parallel/groups/groups.h"
 #include "parallel/local_gradients.h"
 #include "train/checkpointing.h"
+#include "train/rank_agreement.h"
 #include "train/training.h"
 #include "tutti/builder.h"
 #include "tutti/log.h"
@@ -90,6 +92,19 @@ std::optional<graph::Graph> network_of_files(const ActionContext& context, const
   return std::nullopt;
 }
 
+// The lambdas of LambdaRank are no derivative of the value that it reports.
+void check_gradient_check(const ActionContext& context, const SgdOptions& sgd, const Network& network) {
+  if (!sgd.gradient_check) return;
+  const graph::Graph& graph = network.graph();
+  for (const std::size_t n : graph::evaluation_order(graph, indices_of(graph, {network.criterion().name})))
+    if (graph.nodes[n].operation == "LambdaRank")
+      throw ConfigError(context.command.block("SGD").value("gradientcheck").where,
+                        fmt::format("gradientcheck cannot judge '{}': the gradients of LambdaRank are not the "
+                                    "derivatives of its value",
+                                    graph.nodes[n].name),
+                        "gradientcheck = false");
+}
+
 void make_network(const ActionContext& context, const TrainOptions& of_action, Training& t) {
   const auto before = context.problems->count();
   auto of_files = network_of_files(context, t);
@@ -115,6 +130,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
       throw ConfigError({}, "the network has no training criterion",
                         "name one: criterionNodes = (ce), or tag = 'criterion' on the node");
     check_criterion(context, t.sgd, *network);
+    check_gradient_check(context, t.sgd, *network);
     t.network = std::move(network);
   } catch (const ConfigError& e) {
     for (const Diagnostic& d : e.diagnostics())
@@ -348,6 +364,16 @@ void make_report(const ActionContext& context, Training& t) {
   t.given_options = config::dump_config(context.command.block("SGD"));
 }
 
+// What decides how the ranks work together.
+void make_settings(const ActionContext& context, const TrainOptions& options, Training& t) {
+  const auto before = context.problems->count();
+  read_sgd(context, t);
+  require_same_sgd(*t.world, t.sgd);
+  t.make_mode = options.make_mode || launcher::has_begun(t.model_path);  // the path may be that of SGD
+  if (all_agree(*t.world, context.problems->count() == before)) make_layer_ranks(context, t);
+  make_grad_scaler(context, options, t);
+}
+
 std::optional<Action> make_train(const ActionContext& context, TrainOptions options) {
   const auto training = std::make_shared<Training>();
   Training& t = *training;
@@ -359,10 +385,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.progress_tracing = context.progress_tracing;
   t.choice = context.choice;
   const auto before = context.problems->count();
-  read_sgd(context, t);
-  t.make_mode = options.make_mode || launcher::has_begun(t.model_path);  // the path may be that of SGD
-  if (context.problems->count() == before) make_layer_ranks(context, t);
-  make_grad_scaler(context, options, t);
+  make_settings(context, options, t);
   std::optional<ModelToCome> awaited;
   const std::int64_t seed = *context.seed;
   const auto unless_awaited = [&](const auto& part) {
@@ -378,7 +401,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   unless_awaited([&] { make_readers(context, t); });
   check_model_path(context, t);
   make_metrics(context, t);
-  // From here on ranks communicate; a single rank may have found that it cannot write or read.
+  // A single rank may have found that it cannot write or read.
   if (!all_agree(*t.world, context.problems->count() == before)) return std::nullopt;
   Action action{.settings = fmt::format("  model      {}", t.model_path),
                 .run = {},
@@ -387,6 +410,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
                 .begins = std::make_shared<std::function<void()>>()};
   t.begins = action.begins;
   if (awaited) throw ModelToCome{awaited->path, action};
+  require_same_training(t);
 
   check_shard_optimizer(context, t);
   t.run_optimizer->make = [&t] { return make_placed_optimizer(t); };

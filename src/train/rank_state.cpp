@@ -175,11 +175,11 @@ void on_rank_0(Communicator& comm, const std::function<void()>& work) {
   if (!text.empty()) throw Error(text);
 }
 
-void broadcast_text(Communicator& comm, std::string& text) {
+void broadcast_text(Communicator& comm, std::string& text, int root) {
   std::uint64_t size = text.size();
-  comm.broadcast(0, writable_bytes(size));
+  comm.broadcast(root, writable_bytes(size));
   text.resize(size);
-  if (size > 0) comm.broadcast(0, std::as_writable_bytes(std::span(text)));
+  if (size > 0) comm.broadcast(root, std::as_writable_bytes(std::span(text)));
 }
 
 void gather_state(Communicator& comm, ContainerWriter* writer, const Visit& visit) {

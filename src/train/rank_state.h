@@ -19,7 +19,7 @@ using Visit = std::function<void(Archive&)>;
 
 // Runs `work` on rank 0. If it throws, every rank throws the same Error. Collective.
 void on_rank_0(Communicator&, const std::function<void()>& work);
-void broadcast_text(Communicator&, std::string&);
+void broadcast_text(Communicator&, std::string&, int root = 0);
 
 // Rank 0 writes the entries of every rank as "rank <r>/<name>"; `writer` is null on the other ranks. Collective.
 void gather_state(Communicator&, ContainerWriter* writer, const Visit&);

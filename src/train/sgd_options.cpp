@@ -175,7 +175,8 @@ void SgdOptions::describe_running(config::Fields& f) {
     "each rank keeps the optimizer's state of one part of the weights, and updates that part (ZeRO, stage 1)");
   f.block("ModelParallel", model_parallel, "which dense layers are divided among the ranks; without it none");
   f("gradientcheck", gradient_check,
-    "compare gradients with finite differences in every minibatch (slow), except at kinks; stop when they differ");
+    "compare gradients with finite differences in every minibatch (slow), except at kinks; stop when they differ; "
+    "refused with LambdaRank");
   f("sigFigs", significant_digits, "digits that gradientcheck compares; single precision can tell two");
   f("traceNodeNamesReal", trace_real, "nodes whose values are printed in every minibatch");
   f("traceNodeNamesCategory", trace_category, "the same, as the index of the largest value");

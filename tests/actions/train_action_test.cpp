@@ -66,5 +66,30 @@ TEST_F(TrainRun, MoreRanksThanSamplesOfAMinibatch) {
   EXPECT_FALSE(bytes("m").empty());
 }
 
+TEST_F(TrainRun, LambdasAreNotCheckedAsGradients) {
+  std::ofstream(path("data")) << "|x 1 2 |gain 1 |query 1\n|x 2 1 |gain 0 |query 1\n";
+  const std::string text = fmt::format(R"(
+modelPath = "{}"
+Train = [
+  BrainScriptNetworkBuilder = [
+    x = Input {{2}} ; gain = Input {{1}} ; query = Input {{1}}
+    rank = LambdaRank (gain, LinearLayer {{1}} (x), query) ; criterionNodes = (rank)
+  ]
+  SGD = [ maxEpochs = 1 ; minibatchSize = 2 ; learningRatesPerMB = 0.1 ; gradientcheck = true ]
+  reader = [ readerType = CNTKTextFormatReader ; file = "{}"
+    input = [ x = [ dim = 2 ; format = dense ] ; gain = [ dim = 1 ; format = dense ]
+              query = [ dim = 1 ; format = dense ] ] ]
+]
+)",
+                                       path("m"), path("data"));
+  try {
+    run(1, text);
+    FAIL() << "not refused";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("gradientcheck cannot judge 'rank'"), std::string::npos) << e.what();
+  }
+  EXPECT_NO_THROW(run(1, text + "Train=[SGD=[gradientcheck=false]]"));
+}
+
 }  // namespace
 }  // namespace tutti::actions::train_action_test
