@@ -51,9 +51,9 @@ struct MetricsDivision {
 
 // How a step whose gradients are not finite is skipped (onNaN = skip, or while GradScaler searches the scale).
 enum class OverflowCheck {
-  reduced,    // reduced gradients are checked before the update, so all ranks see the same and skip the step
-  agree,      // ranks check their local gradients before encoding, agree, and skip the step together
-  zero_local  // as `agree`, but gradients of 0 are exchanged: their sums are applied later, or at servers
+  reduced,        // reduced gradients are checked before the update, so all ranks see the same and skip the step
+  agree,          // ranks check their local gradients before encoding, agree, and skip the step together
+  exchange_zeros  // as `agree`, but gradients of 0 are exchanged: their sums are applied later, or at servers
 };
 
 // Facts about a method. The first group is known from its options alone.

@@ -149,7 +149,10 @@ void Network::Impl::lay_out_state() {
 std::vector<Network::State> Network::state() {
   std::vector<State> all;
   synchronize();
-  for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span(), s.shard});
+  const auto is_one = [&](std::size_t node) {
+    return impl_->training && impl_->training->program.code().ones.contains(node);
+  };
+  for (auto& s : impl_->stored) all.push_back({s.name, s.shape, s.values.span(), s.shard, is_one(s.node)});
   return all;
 }
 

@@ -31,7 +31,7 @@ class GruRecognition : Joining {
   };
   struct Gru {
     Gate update, reset, candidate;
-    const Instruction* delay;
+    const Instruction *delay, *rest;  // rest: 1 - z
     std::vector<const Instruction*> others;
   };
 
@@ -101,7 +101,7 @@ class GruRecognition : Joining {
     if (!reset || reset->state.tensor != d.tensor || product->in[state_at].tensor != d.tensor) return std::nullopt;
     for (const Gate* g : {&*update, &*reset, &*candidate})
       if (h.out.elements != z.elements || leads_to(h.out.tensor, g->from_input)) return std::nullopt;
-    return Gru{*update, *reset, *candidate, delay, {&fresh, &kept, rest, delay, product}};
+    return Gru{*update, *reset, *candidate, delay, rest, {&fresh, &kept, rest, delay, product}};
   }
 
   // Whether a value is used elsewhere: then it is part of a larger loop.
@@ -132,6 +132,7 @@ class GruRecognition : Joining {
       weights.push_back(g->weight), weights.back().shape = Shape{{c, c}};
       for (const Instruction* i : g->made_of) gone_.insert(makers_.at(i->out.tensor));
     }
+    code_.ones.insert(code_.tensors[gru.rest->in[0].tensor].node);
     for (const Instruction* i : gru.others) gone_.insert(makers_.at(i->out.tensor));
     std::vector<Instruction>& made = in_front_[at];
     made.push_back(stacked(h, std::move(inputs), Shape{{3 * c}}));

@@ -84,7 +84,7 @@ ParallelMethod DataParallelOptions::make(const MethodContext& context) const {
   m.traits.sums_contributions = !o.buffered_async;
   m.traits.sums_on_devices = context.transport.device_sums != nullptr;
   // The residual would accumulate quantisation errors of discarded gradients.
-  m.traits.overflow = o.buffered_async ? OverflowCheck::zero_local
+  m.traits.overflow = o.buffered_async ? OverflowCheck::exchange_zeros
                       : lossy          ? OverflowCheck::agree
                                        : OverflowCheck::reduced;
   m.data.share = m.data.unit_share = {comm.rank(), comm.size()};

@@ -3,6 +3,7 @@
 // at any moment leaves a complete set (docs/checkpoints.md). Only rank 0 accesses files; collective functions say so.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -34,6 +35,15 @@ struct Progress {
   std::int64_t dropped_samples = 0;       // of them: skipped, or computed in vain
   void begin_epoch() {
     *this = {.epoch = epoch, .total_samples_seen = total_samples_seen, .samples_before = samples_before};
+  }
+  // Of metrics records: samples since the start of the run. Sequences may go beyond the end of an epoch.
+  std::int64_t position(std::int64_t samples_per_epoch) const {
+    return samples_before + std::min(samples_in_epoch, samples_per_epoch);
+  }
+  // The running epoch now has so many samples. Those beyond its new end are added to samples_before, so that positions
+  // never repeat.
+  void resize_epoch(std::int64_t samples_per_epoch) {
+    samples_before += std::max<std::int64_t>(0, samples_in_epoch - samples_per_epoch);
   }
 };
 
@@ -93,8 +103,9 @@ void log_finished(const ResumePoint&, const std::string& model_path);
 
 // Whether there are files of an earlier run, intact or not. Rank 0.
 bool earlier_run_left_files(const std::string& model_path);
-// A run from scratch would write among the files of an unfinished run of more epochs: throws Error. Rank 0.
-void refuse_later_epochs(const std::string& model_path, std::int64_t max_epochs);
+// A run from scratch would write among the files of an unfinished run of more epochs: throws
+// CodedError(kWrongConfiguration). Collective; only rank 0 looks.
+void refuse_later_epochs(const std::string& model_path, std::int64_t max_epochs, Communicator&);
 // Where maxEpochs has changed: copies model and state to another name, so that the files are those of a run of the new
 // length. Returns the point with the new names. Collective.
 ResumePoint copy_model(const ResumePoint&, const std::string& model, Communicator&);

@@ -168,6 +168,8 @@ template <class Part>
 auto or_else(const std::string& other_way, const ResumePoint& point, Communicator& world, Part part) {
   try {
     return part();
+  } catch (const std::bad_alloc&) {
+    throw;                             // of this rank alone, and no fault of the configuration
   } catch (const std::exception& e) {  // on other ranks an Error, whatever it is on rank 0
     throw cannot_go_on(is_readable(point, world) ? kWrongConfiguration : kFailed, e.what(), other_way);
   }
@@ -176,7 +178,7 @@ auto or_else(const std::string& other_way, const ResumePoint& point, Communicato
 void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
   or_else("give the network the layers and sizes that it had, and name the same criteria and evaluations", point,
-          *t.world, [&] { load_model(point, model.view, *t.world); });
+          *t.world, [&] { load_model(point, model.view, *t.world), check_constants(t.network->state(), point.model); });
   model.scatter();
   if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())
@@ -195,12 +197,14 @@ void load(Training& t, const ResumePoint& point) {
   t.rate_factor = s.rate_factor;
   t.best = s.best;
   forget_unused_settings(t, !has_cntk_state(point, *t.world));
-  if (s.samples_per_epoch > 0 && s.samples_per_epoch != t.samples_per_epoch)
+  if (s.samples_per_epoch > 0 && s.samples_per_epoch != t.samples_per_epoch) {
     log::warning(
         fmt::format("the checkpoint was written with {0} samples per epoch, this run has {1}: the position in the data "
                     "is counted in epochs of {1} samples, so samples may be left out or used again. fix: epochSize = "
                     "{0}, or the data of the earlier run, unless the change is intended",
                     s.samples_per_epoch, t.samples_per_epoch));
+    t.progress.resize_epoch(t.samples_per_epoch);
+  }
   t.resumed = Resumed{point, s.interval_metrics};
 }
 
@@ -238,7 +242,7 @@ Start resume(Training& t) {
   auto point = find_resume_point(t.model_path, t.sgd.max_epochs, *t.world, warnings);
   for (const auto& w : warnings) log::warning(w);
   if (!point) {
-    on_rank_0(*t.world, [&] { refuse_later_epochs(t.model_path, t.sgd.max_epochs); });
+    refuse_later_epochs(t.model_path, t.sgd.max_epochs, *t.world);
     return Start::fresh;
   }
   if (point->finished && point->model != t.model_path) {

@@ -419,6 +419,13 @@ graph::Graph load_trained(const std::string& path, Communicator* comm, std::stri
   return graph;
 }
 
+void check_constants(const std::vector<Network::State>& state, const std::string& path) {
+  for (const Network::State& s : state)
+    if (s.is_one && s.values.front() != 1)
+      throw Error(fmt::format("'{}' holds {:g} for the constant '{}', the network has 1: the network has changed since",
+                              path, s.values.front(), s.name));
+}
+
 void dump_nodes(const ModelView& m, const DumpOptions& o, std::ostream& out) {
   for (const graph::Node* n : chosen(*m.graph, o)) {
     const ModelValue* value = find_value(m, n->name);

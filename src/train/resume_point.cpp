@@ -10,6 +10,7 @@
 #include <functional>
 #include <set>
 
+#include "base/exit_codes.h"
 #include "base/write_root.h"
 #include "cntk/checkpoint.h"
 #include "cntk/model.h"
@@ -276,14 +277,18 @@ bool earlier_run_left_files(const std::string& model_path) {
   return file_exists(model_path) || !epochs_with_files(model_path).empty();
 }
 
-void refuse_later_epochs(const std::string& model_path, std::int64_t max_epochs) {
-  const std::int64_t last = last_model_epoch(model_path);
-  const std::string model = numbered_model_name(model_path, last);
-  if (last <= max_epochs || !file_exists(checkpoint_name(model))) return;
-  throw Error(
-      fmt::format("'{}' has {} epochs, and maxEpochs is {}\nfix: raise maxEpochs to go on from it; or "
-                  "makeMode = false to start from scratch; or another modelPath",
-                  model, last, max_epochs));
+void refuse_later_epochs(const std::string& model_path, std::int64_t max_epochs, Communicator& comm) {
+  std::int64_t last = 0;  // epochs; 0 = such a run has left no files
+  on_rank_0(comm, [&] {
+    const std::int64_t found = last_model_epoch(model_path);
+    if (found > max_epochs && file_exists(checkpoint_name(numbered_model_name(model_path, found)))) last = found;
+  });
+  comm.broadcast(0, writable_bytes(last));
+  if (last == 0) return;
+  throw CodedError(kWrongConfiguration,
+                   fmt::format("'{}' has {} epochs, and maxEpochs is {}\nfix: raise maxEpochs to go on from it; or "
+                               "makeMode = false to start from scratch; or another modelPath",
+                               numbered_model_name(model_path, last), last, max_epochs));
 }
 
 ResumePoint copy_model(const ResumePoint& point, const std::string& model, Communicator& comm) {

@@ -144,6 +144,7 @@ bool is_recognized(const std::string& text, float constant = 1) {
                          [&](const graph::Instruction& i) { return i.operation == operation; });
   };
   EXPECT_NE(count("GRU") > 0, code.loops.size() > 0) << text;
+  EXPECT_EQ(count("GRU") > 0, !code.ones.empty()) << text;
   return count("GRU") > 0;
 }
 
@@ -179,6 +180,11 @@ TEST(WrittenGRU, EqualsTheLoop) {
     const auto loop =
         network_of("{ " + written_gru("d .* r1", "1", "evaluationNodes = (SumElements (z1))", delay) + " }", two);
     expect_equal(*one, *loop, two);
+    const auto ones_of = [](Network& network) {
+      return std::ranges::count_if(network.state(), [](const Network::State& s) { return s.is_one; });
+    };
+    EXPECT_EQ(ones_of(*one), 1);
+    EXPECT_EQ(ones_of(*loop), 0);
   }
 }
 

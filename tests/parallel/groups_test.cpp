@@ -340,6 +340,21 @@ TEST(GroupedWeights, WithoutPullGroupsTrainAsIfAlone) {
   }
 }
 
+// The exchange after the last step of an epoch is the last one: another would pull once more.
+TEST(GroupedWeights, ElasticGroupsArePulledOnceAfterTheLastStep) {
+  const auto after_a_step = [](const std::string& rate) {
+    return train({.ranks = 4, .epochs = 1, .steps = 1},
+                 "parallelizationMethod=EASGD;EASGD=[period=1;movingRate=" + rate +
+                     "];groups=n:2;insideGroups=[parallelizationMethod=ModelAveragingSGD]");
+  };
+  const auto alone = after_a_step("0"), pulled = after_a_step("0.25");
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t i = 0; i < alone[r].own.size(); ++i) {
+      const float center = alone[r].shown[i], own = alone[r].own[i];
+      EXPECT_NEAR(pulled[r].own[i], own + 0.25f * (center - own), 1e-3f) << r << " " << i;
+    }
+}
+
 // Averages of averages by samples are the average by samples, apart from rounding.
 TEST(GroupedWeights, AveragesOfAveragesAreTheAverage) {
   for (const Grouping& g : groupings()) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/exit_codes.h"
 #include "comm/threads.h"
 #include "optim/optimizer_options.h"
 #include "support.h"
@@ -126,6 +127,17 @@ TEST(Names, AreTheOriginals) {
   EXPECT_EQ(model_name("m", 3, 3), "m");
   EXPECT_EQ(checkpoint_name("m.2"), "m.2.ckp");
   EXPECT_EQ(mid_epoch_name("m", 0), "m.1.mid");
+}
+
+// 800 of 1000 samples were done when epochSize became 500: the epoch ends where it is, and the next one begins there.
+TEST(Progress, PositionsGoOnWhereAnEpochBecomesShorter) {
+  Progress p{.epoch = 2, .samples_in_epoch = 800, .samples_before = 2000};
+  EXPECT_EQ(p.position(1000), 2800);
+  p.resize_epoch(900);
+  EXPECT_EQ(p.position(900), 2800);
+  p.resize_epoch(500);
+  EXPECT_EQ(p.position(500), 2800);
+  EXPECT_EQ(p.samples_before + 500, 2800);
 }
 
 TEST(Checkpoint, KeepsTheLastTwoStatesAndAllModels) {
@@ -313,6 +325,25 @@ TEST(Checkpoint, ARunOfFewerEpochsThanAreDoneEndsWithTheModelOfItsLast) {
       comm.barrier();
     }
     EXPECT_TRUE(warnings.empty());
+  });
+}
+
+// Where the model of the last epoch is gone, the settings are at fault, on every rank.
+TEST(Checkpoint, ARunOfFewerEpochsWithoutTheModelOfItsLastIsRefused) {
+  const Directory d;
+  run_ranks(2, [&](Communicator& comm) {
+    Trial run(d / "m", 9, comm);
+    run.files.keep_models = 2;
+    run.start();
+    run.epochs(5);
+    for (const std::int64_t epochs : {5, 9}) refuse_later_epochs(d / "m", epochs, comm);
+    try {
+      refuse_later_epochs(d / "m", 3, comm);
+      ADD_FAILURE() << "not refused";
+    } catch (const CodedError& e) {
+      EXPECT_EQ(e.code(), kWrongConfiguration);
+      EXPECT_NE(std::string(e.what()).find("m.5' has 5 epochs, and maxEpochs is 3\n"), std::string::npos) << e.what();
+    }
   });
 }
 

@@ -96,6 +96,18 @@ TEST(ModelFile, TheDescriptionHasSingleValues) {
   EXPECT_FALSE(g.nodes[2].start) << "of a matrix";
 }
 
+// A GRU computes with 1, so it cannot go on from a loop that had another constant in its place.
+TEST(ModelFile, AChangedConstantIsNamed) {
+  float one = 1, other = 0.9f;
+  const auto error = [](float& value, bool is_one) {
+    return error_of([&] { check_constants({{"h.one", {{1}}, {&value, 1}, std::nullopt, is_one}}, "m.1"); });
+  };
+  EXPECT_EQ(error(one, true), "");
+  EXPECT_EQ(error(other, false), "");
+  EXPECT_EQ(error(other, true),
+            "'m.1' holds 0.9 for the constant 'h.one', the network has 1: the network has changed since");
+}
+
 TEST(ModelFile, AChangedNetworkIsNamed) {
   const Directory d;
   SmallModel a, b, c, e;

@@ -147,7 +147,7 @@ WeightChange GroupWeights::end_epoch() {
     CommonWeights common(*levels_.inner);
     WeightChange outer = exchange_outside_from_inner(end);
     // A method whose weights are equal after every minibatch has no exchange at the end of an epoch.
-    if (change.weights_changed && !outer.weights_changed && is_due({}))
+    if (change.weights_changed && !outer.weights_changed && !levels_.elastic && is_due({}))
       outer = exchange_outside_from_inner([](WeightExchange& o) { return o.after_update({}); });
     if (outer.weights_changed) common.commit(before_.span());
     merge(outer, change);

@@ -133,7 +133,7 @@ ParallelMethod gradients_between_gradients(const ParallelTrainOptions& o, const 
   m.traits.delayed = inside.traits.delayed || levels.between_delayed;
   m.traits.sums_contributions = levels.contributes;
   m.traits.sums_on_devices = inside.traits.sums_on_devices || (between && between->traits.sums_on_devices);
-  m.traits.overflow = m.traits.delayed ? OverflowCheck::zero_local : OverflowCheck::agree;
+  m.traits.overflow = m.traits.delayed ? OverflowCheck::exchange_zeros : OverflowCheck::agree;
   m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
   m.metrics.per_step = m.update_ranks = &comm;
   m.metrics.other_groups = comm.size() - layout.size();
@@ -163,6 +163,7 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   WeightLevels levels;
   levels.group = &group;
   levels.servers = o.traits().at_servers;
+  levels.elastic = std::holds_alternative<EasgdOptions>(o.method);
   if (m.traits.own_updates) levels.inner = std::move(m.weights), levels.inner_streams = streams(o.inside().method);
   if (levels.servers) {
     m.traits.state_name = "servers: " + o.name();
@@ -170,7 +171,7 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
                                            : "; every rank has its share of each minibatch";
     if (const auto* servers = std::get_if<ServerOptions>(&o.method);
         servers && servers->push == ServerOptions::Push::gradients)
-      m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::zero_local;
+      m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::exchange_zeros;
   }
   m.traits.own_updates = true;
   m.traits.sums_contributions = false;
@@ -218,7 +219,7 @@ ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Grou
   m.traits.sums_contributions = false;
   const auto* const asgd = std::get_if<ServerOptions>(&in.method);
   if (asgd && asgd->push == ServerOptions::Push::gradients)
-    m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::zero_local;
+    m.traits.updates_elsewhere = true, m.traits.overflow = OverflowCheck::exchange_zeros;
 
   MasterLevels levels;
   levels.all = &comm, levels.group = &group;

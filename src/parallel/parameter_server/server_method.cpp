@@ -93,7 +93,7 @@ ParallelMethod ServerOptions::make(const MethodContext& context) const {
   ParallelMethod m = make_local_sgd(std::move(client), c.describe(), comm);
   if (o.push == ServerOptions::Push::gradients) {
     m.traits.updates_elsewhere = true;
-    m.traits.overflow = OverflowCheck::zero_local;
+    m.traits.overflow = OverflowCheck::exchange_zeros;
   }
   m.data.share = m.data.unit_share = {comm.rank() < c.workers() ? comm.rank() : -1, c.workers()};
   m.data.work_queue = [&c] { return c.work_queue(); };
