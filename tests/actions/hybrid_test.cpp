@@ -28,8 +28,10 @@ class Hybrid : public TextRun {
     const std::string anew = "\nTrain=[makeMode=false]";
     run(1, config(kind_, "one", 8, 3) + with(settings) + anew);
     EXPECT_GT(distance("one", "one.0"), 50 * bound) << "nothing was learned";
+    // Over the emulator runs take long, and what depends on the number of ranks is the same on a device.
+    const std::vector<int> numbers = device() == "cpu" ? std::vector<int>{2, 3, 5} : std::vector<int>{3};
     for (const char* placement : placements)
-      for (const int ranks : {2, 3, 5}) {
+      for (const int ranks : numbers) {
         const std::string model = fmt::format("{}{}", ranks, placement[0]);
         run(ranks, config(kind_, model, 8, 3) + with(settings + ";" + placement) + anew);
         EXPECT_LE(distance("one", model), bound) << placement << ' ' << ranks;
@@ -264,7 +266,7 @@ TEST_F(Hybrid, RanksThatDivideInAnotherWayAreRefused) {
     }
   });
   for (const std::string& p : problems)
-    EXPECT_NE(p.find("rank 2 divides other layers than rank 0"), std::string::npos) << p;
+    EXPECT_NE(p.find("SGD.ModelParallel.layers.1 is shard on rank 0 and single on rank 2"), std::string::npos) << p;
 }
 
 // Each rank has the momentum of its own shards.

@@ -52,7 +52,7 @@ class DigitsTest(support.TrainerTest):
         for old in (self.directory / 'models').glob('*'):
             old.unlink()
         result = self.run_trainer([f'configFile={support.SOURCE}/samples/digits/digits.cntk', f'OutputDir={self.directory}', 'makeMode=false', 'traceLevel=1',
-                                   'stderr=""', 'command=Train', f'Train=[SGD=[epochSize=640;maxEpochs=2;minibatchSize=64;ParallelTrain=[{parallel}]]]'], ranks)
+                                   'stderr=""', 'command=Train', f'Train=[SGD=[epochSize=320;maxEpochs=2;minibatchSize=64;ParallelTrain=[{parallel}]]]'], ranks)
         return (self.directory / 'models/digits.dnn').read_bytes(), result.text
 
     def test_every_transport_leads_to_the_same_model(self):
@@ -75,7 +75,7 @@ class DigitsTest(support.TrainerTest):
     def test_same_run_same_bytes(self):
         models = []
         for _ in range(2):
-            self.run_sample(2)
+            self.run_sample(2, 'Train=[SGD=[epochSize=1280;maxEpochs=2]]')
             models.append((self.directory / 'models/digits.dnn').read_bytes())
         self.assertEqual(models[0] == models[1], True, 'two runs of the same command differ')
 

@@ -275,12 +275,17 @@ class GpuTest(support.TrainerTest):
         gpu = self.criteria(DENSE, '0', ranks=2)
         for a, b in zip(cpu, gpu):
             self.assertAlmostEqual(a, b, delta=2e-4)
-        for method in ('DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]', 'ASA', 'ASA; ASA = [ allReduce = library ]',
-                       'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 96 ]',
-                       'ASGD; DataParallelASGD = [ policy = sync; syncPeriod = 24; exchangeBits = 8 ]'):
+        methods = ('DataParallelSGD; DataParallelSGD = [ gradientBits = 1 ]', 'ASA', 'ASA; ASA = [ allReduce = library ]',
+                   'BlockMomentumSGD; BlockMomentumSGD = [ blockSize = 96 ]',
+                   'ASGD; DataParallelASGD = [ policy = sync; syncPeriod = 24; exchangeBits = 8 ]')
+        settings = [f'SGD=[ParallelTrain=[parallelizationMethod={method}]]' for method in methods]
+        said = [self.train_each(CONFIG % (DENSE, '', 'dense', 'dense'), settings, 2, 'OutputDir=.', f'deviceId={device}') for device in ('-1', '0')]
+        self.assertIn('cuda:0', said[1][1])
+        for method, of_cpu, of_gpu in zip(methods, *(parts for parts, _ in said)):
             with self.subTest(method):
-                sgd = f'ParallelTrain = [ parallelizationMethod = {method} ]'
-                for a, b in zip(self.criteria(DENSE, '-1', ranks=2, sgd=sgd), self.criteria(DENSE, '0', ranks=2, sgd=sgd)):
+                cpu, gpu = ([e['ce'][0] for e in support.epochs(part)] for part in (of_cpu, of_gpu))
+                self.assertEqual((len(cpu), len(gpu)), (2, 2))
+                for a, b in zip(cpu, gpu):
                     self.assertAlmostEqual(a, b, delta=5e-3)
 
     def test_ranks_on_a_gpu_and_on_the_cpu(self):

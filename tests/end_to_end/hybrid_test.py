@@ -47,13 +47,19 @@ class HybridTest(support.TrainerTest):
         for a, b in zip(one, more):
             self.assertLess(abs(a - b), 1e-5 * a)
 
+    def losses_of_each(self, ranks, settings):
+        """Of one start that trains with each of these settings of SGD. Those in one place of two lists begin with the same weights."""
+        said, _ = self.train_each(self.config, [f'SGD=[{sgd}]' for sgd in settings], ranks)
+        return [self.losses(text) for text in said]
+
     def test_losses_are_those_of_one_rank(self):
-        one = self.losses(self.train(1, '', 'makeMode=false'))
-        self.assertEqual(len(one), 20)
+        placements = ('ModelParallel=[dense=shard]', 'ModelParallel=[dense=single]', 'ModelParallel=[dense=auto]', 'shardOptimizer=true')
+        whole = self.losses_of_each(1, ['useNAG=false'] * len(placements))
         for ranks in (2, 3):
-            for settings in ('ModelParallel=[dense=shard]', 'ModelParallel=[dense=single]', 'ModelParallel=[dense=auto]', 'shardOptimizer=true'):
+            for settings, one, more in zip(placements, whole, self.losses_of_each(ranks, placements)):
                 with self.subTest(ranks=ranks, settings=settings):
-                    self.assert_close(one, self.losses(self.train(ranks, settings, 'makeMode=false')))
+                    self.assertEqual(len(one), 20)
+                    self.assert_close(one, more)
 
     def test_goes_on_under_another_placement(self):
         one = self.losses(self.train(1, '', 'makeMode=false'))
@@ -93,11 +99,13 @@ class HybridTest(support.TrainerTest):
 
     def test_minibatches_in_parts(self):
         """Ranks whose shares differ have as many parts; the numbers stay."""
-        for parts in ('numSubminibatches=3', 'maxSamplesInRAM=9', 'gradientAccumulationSteps=2', 'gradientAccumulationSteps=2;numSubminibatches=2'):
-            one = self.losses(self.train(1, parts, 'makeMode=false'))
-            for ranks, divided in ((2, 'ModelParallel=[dense=shard]'), (3, 'ModelParallel=[dense=single]'), (3, 'ModelParallel=[dense=shard]')):
-                with self.subTest(parts=parts, ranks=ranks, divided=divided):
-                    self.assert_close(one, self.losses(self.train(ranks, f'{parts};{divided}', 'makeMode=false')))
+        parts = ('numSubminibatches=3', 'maxSamplesInRAM=9', 'gradientAccumulationSteps=2', 'gradientAccumulationSteps=2;numSubminibatches=2')
+        whole = self.losses_of_each(1, parts)
+        for ranks, divided in ((2, 'ModelParallel=[dense=shard]'), (3, 'ModelParallel=[dense=single]'), (3, 'ModelParallel=[dense=shard]')):
+            for settings, one, more in zip(parts, whole, self.losses_of_each(ranks, [f'{part};{divided}' for part in parts])):
+                with self.subTest(parts=settings, ranks=ranks, divided=divided):
+                    self.assertGreater(len(one), 0)
+                    self.assert_close(one, more)
 
     def test_statistics_before_minibatches_in_parts(self):
         """Rank 0 alone computes the statistics of the data."""
@@ -126,24 +134,26 @@ class HybridTest(support.TrainerTest):
 
     def test_warm_start(self):
         """Before the place where 1-bit gradients or block momentum begin, ranks that divide layers or the optimizer sum in 32 bits."""
-        one = self.losses(self.train(1, '', 'makeMode=false'))
+        starts = (('parallelizationStartEpoch=2', 10), ('parallelizationStartEpoch=2;parallelizationStartSample=320', 15), ('parallelizationStartEpoch=3', 20))
+        whole = self.losses_of_each(1, ['useNAG=false'] * len(starts))
         one_bit = 'DataParallelSGD=[gradientBits=1]'
         momentum = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=64];groups=size:2'
         for ranks, divided, method in ((2, 'ModelParallel=[dense=replicate;layers=[1=shard]]', one_bit), (3, 'ModelParallel=[dense=replicate;layers=[1=single]]', one_bit),
                                        (3, 'shardOptimizer=true', one_bit), (4, 'ModelParallel=[dense=shard]', momentum)):
-            for start, in_32_bits in (('parallelizationStartEpoch=2', 10), ('parallelizationStartEpoch=2;parallelizationStartSample=320', 15),
-                                      ('parallelizationStartEpoch=3', 20)):
+            found = self.losses_of_each(ranks, [f'{divided};ParallelTrain=[{method};{start}]' for start, _ in starts])
+            for (start, in_32_bits), one, losses in zip(starts, whole, found):
                 with self.subTest(ranks=ranks, divided=divided, method=method, start=start):
-                    settings = f'{divided};ParallelTrain=[{method};{start}]'
-                    losses = self.losses(self.train(ranks, settings, 'makeMode=false'))
+                    self.assertEqual(len(one), 20)
                     self.assert_close(one[:in_32_bits], losses[:in_32_bits])
                     if in_32_bits < 20:
                         self.assertNotEqual([f'{v:.4f}' for v in one], [f'{v:.4f}' for v in losses], 'the method begins')
-                    if in_32_bits == 15:
-                        whole = self.losses(self.train(ranks, settings + ';maxEpochs=3', 'makeMode=false'))
-                        for stop in (1, 2):  # before the method begins, and after
-                            first = self.losses(self.train(ranks, settings + f';maxEpochs={stop}', 'makeMode=false'))
-                            self.assertEqual(whole, first + self.losses(self.train(ranks, settings + ';maxEpochs=3')), 'a resumed run')
+            with self.subTest(ranks=ranks, divided=divided, method=method):
+                settings = f'{divided};ParallelTrain=[{method};{starts[1][0]}]'
+                undisturbed = self.losses(self.train(ranks, f'{settings};maxEpochs=3', 'makeMode=false'))
+                resumed = self.losses(self.train(ranks, f'{settings};maxEpochs=1', 'makeMode=false'))
+                for epochs in (2, 3):  # stopped before the method begins, and after
+                    resumed += self.losses(self.train(ranks, f'{settings};maxEpochs={epochs}'))
+                self.assertEqual(undisturbed, resumed, 'a resumed run')
 
     def test_sends_what_the_table_says(self):
         for dense in ('shard', 'replicate'):

@@ -162,7 +162,7 @@ class LaunchTest(LaunchedTest):
     def test_signals(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             with self.subTest(signal=number):
-                arguments, folder = self.prepare(f's{number}', sleep=0.02)
+                arguments, folder = self.prepare(f's{number}', sleep=0.01)
                 run = self.launch(['-n', 2, '--restarts', 3], arguments)
                 while run.running() and not (folder / 'models/model.dnn.1').exists():
                     time.sleep(0.01)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """metrics = [ jsonl ; tensorBoard ]: every value of the log for programs, on a run that is killed and goes on too, and read by the real
-TensorBoard. The package is installed into an environment of its own beside the build, once; its test is skipped where it cannot be."""
+TensorBoard. The package is installed into an environment beside the build, once; the rest of the test is skipped where it cannot be."""
 import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
-import unittest
 
 import examples
+import pip_venv
 import support
 
 READ_EVENTS = '''
@@ -40,16 +39,7 @@ def tensorboard_python():
     for python in (sys.executable, os.environ.get('TUTTI_TENSORBOARD_PYTHON')):
         if python and subprocess.run([python, '-c', 'import tensorboard'], capture_output=True).returncode == 0:
             return python
-    folder = pathlib.Path(support.TRAINER).parent / 'tensorboard-venv'
-    python = folder / 'bin/python'
-    if not python.exists() or subprocess.run([python, '-c', 'import tensorboard'], capture_output=True).returncode != 0:
-        try:
-            subprocess.run([sys.executable, '-m', 'venv', folder], check=True, capture_output=True, timeout=120)
-            subprocess.run([python, '-m', 'pip', 'install', '-q', 'tensorboard'], check=True, capture_output=True, timeout=300)
-        except (OSError, subprocess.SubprocessError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise unittest.SkipTest(f'the package tensorboard cannot be installed: {error}')
-    return str(python)
+    return pip_venv.python_with('tensorboard')
 
 
 class MetricsTest(support.TrainerTest):
@@ -188,11 +178,6 @@ class MetricsTest(support.TrainerTest):
         for rank in (0, 1):
             self.assertEqual([step for step, _ in scalars[f'epoch_by_rank/wait_seconds/{rank}']], [r['samples'] for r in epochs])
         self.assertEqual(len(scalars['epoch/learning_rate_per_sample']), 4)
-
-    def test_tensorboard_reads_the_events(self):
-        arguments, folder = self.prepare('run')
-        self.run_trainer(arguments, 2)
-        self.read_by_tensorboard(folder)
 
     def test_a_run_from_scratch_begins_the_files_anew(self):
         arguments, folder = self.prepare('run')

@@ -97,7 +97,7 @@ class NewTest(support.TrainerTest):
 
     def test_real_mnist(self):
         self.assertIn('60000 images of 28 x 28 pixels, 10 classes', self.new('mnist', support.data_or_skip('mnist')))
-        text = self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1;epochSize=12800]]']).text
+        text = self.run_trainer(['configFile=my.cntk', 'Train=[SGD=[maxEpochs=1;epochSize=12800]]', 'Test=[epochSize=2000]']).text
         self.assertLess(support.final_results(text)['errs'][0], 0.1)
 
     def test_text(self):

@@ -5,10 +5,14 @@ onnx_run.py shake IN.safetensors OUT.safetensors: other weights of the same shap
 onnx_run.py data SPEC OUT.ctf ARRAYS.npz: random data for a model's inputs, as CTF and as arrays. SPEC is JSON: {"inputs": {name: dimensions of a
     sample}, "lengths": lengths of the sequences, or "samples": n; "sparse": inputs of one-hot vectors; "extra": {stream: dim}, of one sample for each sequence}.
 onnx_run.py compare MODEL.onnx ARRAYS.npz OUTPUTS: runs it and compares each output with OUTPUTS.<name>, a text of one sample per line.
+onnx_run.py serve: carries out such words, a JSON list in each line of stdin, and answers each with a line, [whether it succeeded, what it said].
 """
+import contextlib
+import io
 import json
 import struct
 import sys
+import traceback
 
 import numpy
 
@@ -73,7 +77,9 @@ def make_data(spec, ctf, arrays):
 
 def compare(model, arrays, outputs):
     import onnxruntime
-    session = onnxruntime.InferenceSession(model)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # its threads spin while they wait
+    session = onnxruntime.InferenceSession(model, options)
     data = numpy.load(arrays)
     inputs = session.get_inputs()
     count = len([name for name in data.files if name.startswith(inputs[0].name + '/')])
@@ -102,5 +108,20 @@ def compare(model, arrays, outputs):
     print(f'{len(names)} outputs of {count} differ by at most {worst:.1e}')
 
 
+def serve():
+    for line in sys.stdin:
+        command, *words = json.loads(line)
+        said, succeeded = io.StringIO(), True
+        with contextlib.redirect_stdout(said):
+            try:
+                COMMANDS[command](*words)
+            except (Exception, SystemExit):
+                succeeded = False
+                traceback.print_exc(file=said)
+        print(json.dumps([succeeded, said.getvalue()]), flush=True)
+
+
+COMMANDS = {'shake': shake, 'data': make_data, 'compare': compare, 'serve': serve}
+
 if __name__ == '__main__':
-    {'shake': shake, 'data': make_data, 'compare': compare}[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks that were exported as ONNX give onnxruntime's outputs: every network of samples/ (those of configs/ are the same with other
 methods), and one with each operation. onnxruntime comes from PyPI, into a virtual environment of the test."""
+import contextlib
 import filecmp
 import json
 import math
@@ -42,13 +43,22 @@ class OnnxTest(support.TrainerTest):
         super().setUp()
         help_text = self.run_trainer(['export', '--help']).stdout
         self.assertIn('--onnx FILE', help_text)
-        self.python = pip_venv.python_with('numpy', 'onnxruntime')
+        python = pip_venv.python_with('numpy', 'onnxruntime')
+        # One process for the whole test: it takes longer to load onnxruntime than to run most networks.
+        with open(self.directory / 'errors', 'wb') as errors:
+            self.process = subprocess.Popen([python, support.SOURCE / 'tests/end_to_end/onnx_run.py', 'serve'], cwd=self.directory,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        self.addCleanup(self.process.communicate)  # the end of its input ends it
 
     def run_python(self, *words):
-        done = subprocess.run([self.python, support.SOURCE / 'tests/end_to_end/onnx_run.py', *words], cwd=self.directory, capture_output=True,
-                              text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
+        with contextlib.suppress(BrokenPipeError):  # 'errors' says more
+            self.process.stdin.write(json.dumps([str(word) for word in words]) + '\n')
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        self.assertTrue(answer, (self.directory / 'errors').read_text(encoding='utf-8', errors='replace'))
+        succeeded, said = json.loads(answer)
+        self.assertTrue(succeeded, said)
+        return said
 
     def export(self, *words, expect=0):
         result = self.run_trainer(['export', *words], expect=expect)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pip_venv.py -- virtual environments with packages of PyPI for tests that compare with other programs. They lie beside the trainer, for the next
+"""pip_venv.py -- a virtual environment with packages of PyPI for tests that compare with other programs. It lies beside the trainer, for the next
 run of the tests; a test is skipped, and says so, where the packages cannot be installed."""
 import fcntl
 import pathlib
@@ -12,15 +12,17 @@ import support
 
 def python_with(*packages):
     """The path of a Python that has the packages (names, as `pip install` takes them)."""
-    folder = pathlib.Path(support.TRAINER).resolve().parent / f'venv-{"-".join(packages)}'
+    folder = pathlib.Path(support.TRAINER).resolve().parent / 'venv'
     python, complete = folder / 'bin' / 'python', folder / 'complete'
     with open(folder.with_suffix('.lock'), 'w', encoding='utf-8') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run beside each other
-        if complete.exists():
-            return str(python)
-        run_or_skip([sys.executable, '-m', 'venv', '--clear', folder], 'a virtual environment')
-        install(python, *packages)
-        complete.touch()
+        if not complete.exists():
+            run_or_skip([sys.executable, '-m', 'venv', '--clear', folder], 'a virtual environment')
+            complete.touch()
+        for package in packages:
+            if not (folder / f'has-{package}').exists():
+                install(python, package)
+                (folder / f'has-{package}').touch()
     return str(python)
 
 

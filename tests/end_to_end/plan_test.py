@@ -12,7 +12,8 @@ class PlanTest(support.TrainerTest):
     def setUp(self):
         super().setUp()
         self.write('run.cntk', examples.config(hidden='200:200', minibatch=400, epochs=1))
-        self.write('train.ctf', examples.points(40000))
+        # A trial takes an epoch at most: these are over soon. Where speeds or the periods of methods count, there are more points.
+        self.write('train.ctf', examples.points(4000))
 
     def plan(self, *words, expect=0):
         done = subprocess.run([support.TRAINER, 'plan', *map(str, words)], cwd=self.directory, capture_output=True, text=True, check=False,
@@ -25,6 +26,7 @@ class PlanTest(support.TrainerTest):
                 for m in re.finditer(r'^(.{30}) +(\S+) +(\d+) +[\d.]+ +([\d.]+|-) +(?:\d+ %|-) +', text, re.MULTILINE)}
 
     def test_every_method_and_the_choice(self):
+        self.write('train.ctf', examples.points(40000))
         text = self.plan('-n', 2, '--json', 'plan.jsonl', 'configFile=run.cntk')
         rows = self.rows(text)
         self.assertEqual(set(rows), {('one rank', '-'), ('DataParallelSGD', '32'), ('DataParallelSGD', '16'), ('DataParallelSGD', '4'), ('DataParallelSGD', '1'),
@@ -59,7 +61,6 @@ class PlanTest(support.TrainerTest):
 
     def test_bytes_of_blocks_are_those_of_an_epoch(self):
         """With the exchange at its end. The 10 minibatches are one more than blocks of 3."""
-        self.write('train.ctf', examples.points(4000))
         own = 'BlockMomentumSGD=[blockSize=1000];EASGD=[period=4]'
         rows = self.table(f'Train=[SGD=[ParallelTrain=[{own}]]]')
         for method in ('ModelAveragingSGD', 'BlockMomentumSGD', 'EASGD'):
@@ -81,7 +82,7 @@ class PlanTest(support.TrainerTest):
                 self.assertAlmostEqual(measures['memory'], tables[1][row]['memory'], delta=0.1 * measures['memory'], msg=row)
 
     def test_what_the_config_excludes(self):
-        text = self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[gradUpdateType=oneBitAdam;warmupSamples=10000]]')
+        text = self.plan('-n', 2, 'configFile=run.cntk', 'Train=[SGD=[gradUpdateType=oneBitAdam;warmupSamples=1000]]')
         self.assertRegex(text, r'EASGD +32 not possible: oneBitAdam needs an exchange')
 
     def test_mistakes(self):

@@ -68,7 +68,7 @@ class PreemptionTest(support.TrainerTest):
 
     # Slow enough that the signal comes in the middle of an epoch.
     def slow(self, parallel):
-        return f'ParallelTrain=[{parallel};faultHook=[rank=0;sleep=0.01]]'
+        return f'ParallelTrain=[{parallel};faultHook=[rank=0;sleep=0.006]]'
 
     def test_every_method(self):
         for name, (ranks, parallel, exact) in METHODS.items():
@@ -78,10 +78,12 @@ class PreemptionTest(support.TrainerTest):
                 samples = 2000 if exact or name == 'delayed' else 20000
                 epochs = EPOCHS if samples == 2000 else 20
                 arguments, models = self.prepare(folder, self.slow(parallel), epochs, samples)
-                result = self.stop_within(arguments, models, ranks, self.to_rank(ranks - 1))
+                result = self.stop_within(arguments, models, ranks, self.to_rank(ranks - 1), epoch=1)
                 self.stopped_in_order(result)
                 self.assertEqual(len(list(models.glob('*.mid'))), int('The state is in' in result.text), str(result))
-                result = self.run_trainer([*arguments, f'Train=[SGD=[ParallelTrain=[faultHook=[rank=0;sleep=0]]]]'], ranks)
+                if samples > 2000:  # no more than it takes to go on
+                    epochs = int(re.search(r'Stopped by SIG\w+ in epoch (\d+)', result.text).group(1)) + 1
+                result = self.run_trainer([*arguments, f'Train=[SGD=[maxEpochs={epochs};ParallelTrain=[faultHook=[rank=0;sleep=0]]]]'], ranks)
                 rows = support.epochs(result.text)
                 self.assertEqual(rows[-1]['totalSamplesSeen'], samples * epochs, str(result))
                 self.assertTrue(all(row['CrossEntropyWithSoftmax'][1] == samples for row in rows), str(result))
@@ -92,7 +94,7 @@ class PreemptionTest(support.TrainerTest):
 
     def test_a_late_signal_stops_the_next_training(self):
         """It comes in the last minibatch of a training, which ends; the next one begins nothing, and goes on when started again."""
-        arguments, models = self.prepare('late', 'maxEpochs=1;ParallelTrain=[faultHook=[rank=0;firstStep=49;steps=1;sleep=8]]')
+        arguments, models = self.prepare('late', 'maxEpochs=1;ParallelTrain=[faultHook=[rank=0;firstStep=49;steps=1;sleep=3]];numMBsToShowResult=49')
         path = self.directory / 'late/run.cntk'
         text = path.read_text(encoding='utf-8')
         second = text[text.index('Train = ['):text.index('Test = [')].replace('Train = [', 'Second = [ modelPath = "models/second.dnn"', 1)
@@ -100,9 +102,8 @@ class PreemptionTest(support.TrainerTest):
         arguments += ['command=Train:Second', 'stderr=log']
         run = self.start_trainer(arguments, 2)
         log = self.directory / 'late/log'
-        while run.running() and not (log.exists() and 'minibatch loop' in log.read_text(encoding='utf-8')):
+        while run.running() and not (log.exists() and re.search(r'Minibatch\[ *1- *49', log.read_text(encoding='utf-8'))):
             time.sleep(0.01)
-        time.sleep(4)
         self.to_rank(1)(run)
         result = run.wait()
         self.assertEqual(result.code, PREEMPTED, str(result))
@@ -133,7 +134,7 @@ class PreemptionTest(support.TrainerTest):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             with self.subTest(signal=number):
                 arguments, models = self.prepare(f'alone-{number}', 'ParallelTrain=[faultHook=[rank=0;sleep=0.005]]')
-                result = self.stop_within(arguments, models, None, lambda run: run.process.send_signal(number))
+                result = self.stop_within(arguments, models, None, lambda run: run.process.send_signal(number), epoch=1)
                 self.stopped_in_order(result)
                 self.assertIn(f'Stopped by {signal.Signals(number).name}', result.text)
         slow = self.slow('parallelizationMethod=DataParallelSGD')
@@ -142,7 +143,7 @@ class PreemptionTest(support.TrainerTest):
                            'mpiexec': lambda run: run.process.send_signal(signal.SIGUSR1)}.items():
             with self.subTest(to=name):
                 arguments, models = self.prepare(name.replace(' ', '_'), slow)
-                self.stopped_in_order(self.stop_within(arguments, models, 3, send))
+                self.stopped_in_order(self.stop_within(arguments, models, 3, send, epoch=1))
 
     def test_second_signal(self):
         """The first one waits for a long step, the second does not."""

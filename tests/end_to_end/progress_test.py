@@ -40,7 +40,7 @@ class Screen:
 class ProgressTest(support.TrainerTest):
     def setUp(self):
         super().setUp()
-        self.write('run.cntk', examples.config(epochs=6, minibatch=20, bits=1))
+        self.write('run.cntk', examples.config(epochs=4, minibatch=20, bits=1))
         self.write('train.ctf', examples.points(600))
         # 30 steps of 20 ms in each epoch, so a line is drawn in most epochs, whatever the machine does meanwhile.
         self.slow = ['configFile=run.cntk', 'Train=[SGD=[numMBsToShowResult=0;ParallelTrain=[faultHook=[rank=0;sleep=0.02]]]]']
@@ -87,7 +87,7 @@ class ProgressTest(support.TrainerTest):
         self.assertNotIn(b'\x1b', text)
         self.assertNotIn(b'\r', text)
         self.assertNotIn(b'samples/s', text)
-        self.assertEqual(len(support.epochs(text.decode())), 6)
+        self.assertEqual(len(support.epochs(text.decode())), 4)
         return text.decode()
 
     def test_a_single_process(self):
@@ -97,7 +97,7 @@ class ProgressTest(support.TrainerTest):
         self.assertTrue(all(len(line) <= 100 for line in screen.lines if 'Epoch[' in line), '\n'.join(screen.lines))
         whole = re.sub(r'([;,])\n    ', r'\1 ', '\n'.join(screen.lines))
         self.assertTrue(all({'totalSamplesSeen', 'learningRatePerSample', 'epochTime'} <= set(e) for e in support.epochs(whole)), whole)
-        self.assertEqual(len(support.epochs(whole)), 6)
+        self.assertEqual(len(support.epochs(whole)), 4)
 
     def test_under_mpiexec(self):
         """No terminal is a rank's stderr there."""
@@ -137,7 +137,7 @@ class ProgressTest(support.TrainerTest):
                 self.assertTrue(any(len(line) > 120 for line in text.splitlines()), 'lines of files are not broken')
                 # The user of the terminal is told how it ended, and where everything lies.
                 for shown in ('\n'.join(screen.lines), text):
-                    self.assertRegex(shown, r'(?m)^Result: after 6 of 6 epochs: CrossEntropyWithSoftmax = [\d.]+ \* 600; ')
+                    self.assertRegex(shown, r'(?m)^Result: after 4 of 4 epochs: CrossEntropyWithSoftmax = [\d.]+ \* 600; ')
                     self.assertRegex(shown, rf'(?m)^Model:  {self.directory}/models/model.dnn$')
                     self.assertRegex(shown, rf'(?m)^Log:    {self.directory}/run.log$')
 
@@ -149,8 +149,8 @@ class ProgressTest(support.TrainerTest):
 
     def test_settings_at_start(self):
         text = self.run_trainer(['configFile=run.cntk', 'Train=[SGD=[minibatchSize=20*2:60]]'], 2).text
-        self.assertRegex(text, r'(?m)^  schedule   learning rate [\d.e-]+ per sample in epoch 1, [\d.e-]+ in epoch 6; 6 epochs of 600 samples, '
-                               r'30 steps of 20 samples each at first, 100 steps in all$')
+        self.assertRegex(text, r'(?m)^  schedule   learning rate [\d.e-]+ per sample in epoch 1, [\d.e-]+ in epoch 4; 4 epochs of 600 samples, '
+                               r'30 steps of 20 samples each at first, 80 steps in all$')
         self.assertRegex(text, r'(?m)^  binding    \S+: rank 0 on cores? [\d,-]+, rank 1 on cores? [\d,-]+$')
         self.assertRegex(text, r'(?m)^Memory: [\d.]+ .B for weights, .* on this rank, [\d.]+ .B on the 2 ranks together$')
 

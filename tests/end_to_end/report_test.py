@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """trainer report: one page of several runs that needs nothing else, from metrics and from plain logs, and what a browser makes of it."""
+import collections
 import html.parser
+import itertools
 import json
 import pathlib
 import re
@@ -92,13 +94,17 @@ def pixels(png):
     raw, rows, before = zlib.decompress(packed), [], bytearray(width * step)
     for y in range(height):
         kind, line = raw[y * (width * step + 1)], bytearray(raw[y * (width * step + 1) + 1:(y + 1) * (width * step + 1)])
-        for i in range(len(line)):
+        if kind == 1:  # most rows are of this kind or of the next one, and there are millions of values
+            for channel in range(step):
+                line[channel::step] = bytes(v & 255 for v in itertools.accumulate(line[channel::step]))
+        elif kind == 2:
+            line = bytearray(a + b & 255 for a, b in zip(line, before))
+        for i in range(len(line) if kind > 2 else 0):
             left, up, corner = line[i - step] if i >= step else 0, before[i], before[i - step] if i >= step else 0
-            if kind == 4:
-                guess = left + up - corner
-                nearest = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]
-            line[i] = (line[i] + (0, left, up, (left + up) // 2, nearest if kind == 4 else 0)[kind]) & 255
-        rows.append([tuple(line[i:i + 3]) for i in range(0, len(line), step)])
+            guess = left + up - corner
+            nearest = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]
+            line[i] = line[i] + (nearest if kind == 4 else (left + up) // 2) & 255
+        rows.append(list(zip(line[0::step], line[1::step], line[2::step])))
         before = line
     return rows
 
@@ -428,10 +434,7 @@ class ReportTest(support.TrainerTest):
         self.assertTrue(picture.exists(), shot.stderr)
         rows = pixels(picture)
         self.assertEqual((len(rows[0]), len(rows)), (1280, 1900))
-        counts = {}
-        for row in rows:
-            for p in row:
-                counts[p] = counts.get(p, 0) + 1
+        counts = collections.Counter(itertools.chain.from_iterable(rows))
         for color in ((0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00)):  # --c0 and --c1
             near = sum(n for p, n in counts.items() if all(abs(a - b) < 24 for a, b in zip(p, color)))
             self.assertGreater(near, 1500, color)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataParallelASGD over MPI: every policy ends and uses every sample once, synchronous ones have the numbers of simpler methods, staleness
 and dropped samples are told, and ranks that do not suffice are refused."""
+import itertools
 import re
+
 import examples
 import support
 
@@ -21,18 +23,27 @@ class ServersTest(support.TrainerTest):
         self.assertEqual([e['epoch'] for e in found], [1, 2], str(result))
         return found, result.text
 
+    def every_sample_once(self, ranks, methods):
+        """One start that trains with each method on 2 samples and on 50: every epoch has all of them. Returns what it said."""
+        runs = list(itertools.product(methods, (2, 50)))
+        for samples in (2, 50):
+            self.write(f'points{samples}.ctf', examples.points(samples))
+        said, text = self.train_each(examples.config(minibatch=12, epochs=2, bits=32),
+                                     [f'SGD=[ParallelTrain=[{method}]];reader=[file=points{samples}.ctf]' for method, samples in runs], ranks)
+        for (method, samples), part in zip(runs, said):
+            with self.subTest(ranks=ranks, method=method, samples=samples):
+                found = support.epochs(part)
+                self.assertEqual([(e['epoch'], e['CrossEntropyWithSoftmax'][1], e['totalSamplesSeen']) for e in found],
+                                 [(1, samples, samples), (2, samples, 2 * samples)], text)
+        return text
+
     def numbers(self, epochs):
         return [(e['CrossEntropyWithSoftmax'], e['EvalClassificationError']) for e in epochs]
 
     def test_every_policy_uses_every_sample(self):
-        for settings in ('syncPeriod=4', 'syncPeriod=4;usePipeline=true', 'push=gradients', 'push=gradients;policy=mixed', 'policy=sync;syncPeriod=4',
-                         'maxStaleness=1;syncPeriod=4', 'SimModelAverage=true', 'servers=1', 'servers=2;push=gradients;exchangeBits=1'):
-            for samples in (2, 50):
-                with self.subTest(settings=settings, samples=samples):
-                    found, _ = self.servers(3, settings, samples)
-                    for number, epoch in enumerate(found, 1):
-                        self.assertEqual(epoch['CrossEntropyWithSoftmax'][1], samples, epoch['line'])
-                        self.assertEqual(epoch['totalSamplesSeen'], number * samples)
+        self.every_sample_once(3, [f'parallelizationMethod=asgd;DataParallelASGD=[{settings}]' for settings in (
+            'syncPeriod=4', 'syncPeriod=4;usePipeline=true', 'push=gradients', 'push=gradients;policy=mixed', 'policy=sync;syncPeriod=4',
+            'maxStaleness=1;syncPeriod=4', 'SimModelAverage=true', 'servers=1', 'servers=2;push=gradients;exchangeBits=1')])
 
     def test_synchronous_gradients_have_the_numbers_of_DataParallelSGD(self):
         expected = self.numbers(support.epochs(self.train(2, 'parallelizationMethod=DataParallelSGD').text))
@@ -46,14 +57,11 @@ class ServersTest(support.TrainerTest):
             for a, b in zip(expected, self.numbers(support.epochs(waiting.text))):
                 self.assertAlmostEqual(a[0][0], b[0][0], delta=1e-6)
                 self.assertEqual(a[1], b[1])
-            for method in ('parallelizationMethod=asgd;DataParallelASGD=[syncPeriod=4]', 'parallelizationMethod=asgd;DataParallelASGD=[push=gradients]',
-                           'parallelizationMethod=EASGD;EASGD=[policy=async;period=2]'):
-                for samples in (2, 50):
-                    with self.subTest(ranks=ranks, method=method, samples=samples):
-                        text = self.train(ranks, f'{method};groups={groups};insideGroups=[parallelizationMethod=DataParallelSGD]', samples).text
-                        found = support.epochs(text)
-                        self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in found], [samples, samples], text)
-                        self.assertIn('2 groups of ', text)
+            methods = [f'{method};groups={groups};insideGroups=[parallelizationMethod=DataParallelSGD]' for method in (
+                'parallelizationMethod=asgd;DataParallelASGD=[syncPeriod=4]', 'parallelizationMethod=asgd;DataParallelASGD=[push=gradients]',
+                'parallelizationMethod=EASGD;EASGD=[policy=async;period=2]')]
+            text = self.every_sample_once(ranks, methods)
+            self.assertEqual(len(re.findall(r'(?m)^  exchange .*2 groups of ', text)), 2 * len(methods), text)
 
     def test_one_worker_has_the_numbers_of_training_alone(self):
         expected = self.numbers(support.epochs(self.train(1, 'parallelizationMethod=none').text))
@@ -63,9 +71,13 @@ class ServersTest(support.TrainerTest):
                 self.assertEqual(a[1], b[1])
 
     def test_staleness_keeps_its_bound(self):
-        for bound in (0, 1, 3):
-            _, text = self.servers(3, f'maxStaleness={bound};push=gradients')
-            lines = STALENESS.findall(text)
+        self.write('train.ctf', examples.points(50))
+        bounds = (0, 1, 3)
+        said, text = self.train_each(examples.config(minibatch=12, epochs=2, bits=32), [
+            f'SGD=[ParallelTrain=[parallelizationMethod=asgd;DataParallelASGD=[maxStaleness={bound};push=gradients]]]' for bound in bounds], 3)
+        for bound, part in zip(bounds, said):
+            self.assertEqual([e['epoch'] for e in support.epochs(part)], [1, 2], text)
+            lines = STALENESS.findall(part)
             self.assertEqual(len(lines), 2, text)
             for _, _, largest, pushes, counts in lines:
                 self.assertLessEqual(int(largest), bound)
@@ -83,15 +95,11 @@ class ServersTest(support.TrainerTest):
     def test_masters_of_groups_are_workers_of_a_super_master(self):
         inside = ('DataParallelASGD=[syncPeriod=4]', 'DataParallelASGD=[push=gradients]', 'DataParallelASGD=[push=gradients;servers=1]',
                   'DataParallelASGD=[push=gradients;policy=sync]', 'EASGD=[policy=async;period=2]')
-        for between in ('parallelizationMethod=asgd;DataParallelASGD=[syncPeriod=8]', 'parallelizationMethod=EASGD;EASGD=[policy=async;period=2]'):
-            for block in inside:
-                for samples in (2, 50):
-                    with self.subTest(between=between, inside=block, samples=samples):
-                        method = block.split('=')[0]
-                        text = self.train(4, f'{between};groups=size:2;insideGroups=[parallelizationMethod={method};{block}]', samples).text
-                        found = support.epochs(text)
-                        self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in found], [samples, samples], text)
-                        self.assertIn('2 groups of 2 ranks', text)
+        between = ('parallelizationMethod=asgd;DataParallelASGD=[syncPeriod=8]', 'parallelizationMethod=EASGD;EASGD=[policy=async;period=2]')
+        methods = [f'{method};groups=size:2;insideGroups=[parallelizationMethod={block.split("=")[0]};{block}]'
+                   for method, block in itertools.product(between, inside)]
+        text = self.every_sample_once(4, methods)
+        self.assertEqual(len(re.findall(r'(?m)^  exchange .*2 groups of 2 ranks', text)), 2 * len(methods), text)
 
     def test_backup_workers_within_groups(self):
         result = self.train(6, 'parallelizationMethod=asgd;faultHook=[rank=5;sleep=0.1];DataParallelASGD=[syncPeriod=8];groups=n:2;'

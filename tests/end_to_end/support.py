@@ -239,6 +239,19 @@ class TrainerTest(unittest.TestCase):
         self.addCleanup(run.close)
         return run
 
+    def train_each(self, config, settings, ranks, *options):
+        """One start that trains with the block Train of a config under each of these settings of it, for a start takes longer than a small
+        training. Returns what the run said while each trained, and all that it said. SimpleNetworkBuilder begins with the same weights
+        each time; other networks have seeds of their own in every place of `settings`."""
+        names = [f'Run{i}' for i in range(len(settings))]
+        self.write('each.cntk', copies_of_train(config, names))
+        words = [f'{name}=[{text}]' for name, text in zip(names, settings)]
+        text = self.run_trainer(['configFile=each.cntk', f'command={":".join(names)}', 'makeMode=false', *words, *options], ranks,
+                                timeout=PATIENCE + 5 * len(settings)).text
+        parts = re.split(r'(?m)^# (\w+) command \(train action\)', text)
+        said = dict(zip(parts[1::2], parts[2::2]))
+        return [said[name] for name in names], text
+
     def run_trainer(self, arguments, ranks=None, expect=0, timeout=PATIENCE):
         """Without `ranks` the trainer is started without mpiexec. `expect`: the exit code, or None for any but 0."""
         result = self.start_trainer(arguments, ranks).wait(timeout)
@@ -247,6 +260,16 @@ class TrainerTest(unittest.TestCase):
         else:
             self.assertEqual(result.code, expect, f'unexpected exit code:\n{result}')
         return result
+
+
+def copies_of_train(config, names):
+    """A config with copies of its block Train, each with a model of its own."""
+    begin = re.search(r'(?m)^Train = \[', config).start()
+    end = config.index('[', begin) + 1
+    while config.count('[', begin, end) > config.count(']', begin, end):
+        end += 1
+    copies = (config[begin:end].replace('Train = [', f'{name} = [ modelPath = "models/{name}.dnn"', 1) for name in names)
+    return '\n'.join((config, *copies)) + '\n'
 
 
 def epochs(text, what='Training'):

@@ -80,11 +80,12 @@ class TimelineTest(support.TrainerTest):
         self.assertEqual(seen, {(e, m) for e in (1, 2, 3) for m in (1, 2)})
 
     def test_other_methods(self):
-        for method in ('ModelAveragingSGD', 'DataParallelASGD', 'EASGD'):
+        methods = ('ModelAveragingSGD', 'DataParallelASGD', 'EASGD')
+        self.train_each((self.directory / 'run.cntk').read_text(encoding='utf-8'), [
+            f'SGD=[timeline={method}.json;ParallelTrain=[parallelizationMethod={method}]]' for method in methods], 2)
+        for method in methods:
             with self.subTest(method=method):
-                self.run_trainer(['configFile=run.cntk', f'Train=[SGD=[timeline=trace.json;ParallelTrain=[parallelizationMethod={method}]]]',
-                                  'makeMode=false'], 2)
-                _, spans = self.trace()
+                _, spans = self.trace(f'{method}.json')
                 self.assertEqual({s['pid'] for s in spans if s['name'] == 'backward'}, {0, 1})
                 self.expect_nested(spans)
 

@@ -7,34 +7,21 @@ import support
 
 
 class UnevenTest(support.TrainerTest):
-    def train(self, data, ranks, bits, options=(), samples=10):
-        self.write('train.ctf', data)
-        self.write('run.cntk', examples.config(minibatch=4, epochs=3, bits=bits))
-        result = self.run_trainer(['configFile=run.cntk', 'makeMode=false', *options], ranks)
-        found = support.epochs(result.text)
-        self.assertEqual([e['epoch'] for e in found], [1, 2, 3], str(result))
-        self.assertNotIn('left out', result.text)
-        for number, epoch in enumerate(found, 1):
-            self.assertEqual(epoch['CrossEntropyWithSoftmax'][1], samples, epoch['line'])
-            self.assertEqual(epoch['EvalClassificationError'][1], samples, epoch['line'])
-            self.assertEqual(epoch['totalSamplesSeen'], number * samples)
-        return found, support.intervals(result.text)
+    def train(self, runs, ranks):
+        """One start that trains once for each (settings of Train, samples of an epoch): [(epoch lines, interval lines)]."""
+        said, text = self.train_each(examples.config(minibatch=4, epochs=3), [settings for settings, _ in runs], ranks)
+        self.assertNotIn('left out', text)
+        for (settings, samples), part in zip(runs, said):
+            found = support.epochs(part)
+            self.assertEqual([e['epoch'] for e in found], [1, 2, 3], f'{settings}: {text}')
+            for number, epoch in enumerate(found, 1):
+                self.assertEqual(epoch['CrossEntropyWithSoftmax'][1], samples, epoch['line'])
+                self.assertEqual(epoch['EvalClassificationError'][1], samples, epoch['line'])
+                self.assertEqual(epoch['totalSamplesSeen'], number * samples)
+        return [(support.epochs(part), support.intervals(part)) for part in said]
 
     def counts(self, intervals):
         return [i[3]['CrossEntropyWithSoftmax'][1] for i in intervals if i[0] == 1]
-
-    def same_on_all(self, data, samples, counts, options=()):
-        """The minibatches of one rank, on two, three and five; unquantised with the same criterion."""
-        reference, lines = self.train(data, None, 32, options, samples)
-        self.assertEqual(self.counts(lines), counts)
-        for ranks in (2, 3, 5):
-            found, lines = self.train(data, ranks, 32, options, samples)
-            self.assertEqual(self.counts(lines), counts)
-            for a, b in zip(reference, found):
-                self.assertAlmostEqual(a['CrossEntropyWithSoftmax'][0], b['CrossEntropyWithSoftmax'][0], delta=1e-6)
-                self.assertEqual(a['EvalClassificationError'], b['EvalClassificationError'])
-        _, lines = self.train(data, 3, 1, options, samples)
-        self.assertEqual(self.counts(lines), counts)
 
     def block_methods(self):
         return ['parallelizationMethod=ModelAveragingSGD',
@@ -44,32 +31,42 @@ class UnevenTest(support.TrainerTest):
 
     def test_methods_that_exchange_weights(self):
         """More ranks than samples, and uneven ends (tests/actions has the other combinations)."""
-        for method in self.block_methods():
-            for samples in (2, 7):
-                with self.subTest(method=method, samples=samples):
-                    self.train(examples.points(samples), 3, 32, [f'Train=[SGD=[ParallelTrain=[{method}]]]'], samples)
+        for samples in (2, 7):
+            self.write(f'points{samples}.ctf', examples.points(samples))
+        self.train([(f'SGD=[ParallelTrain=[{method}]];reader=[file=points{samples}.ctf]', samples)
+                    for method in self.block_methods() for samples in (2, 7)], 3)
 
-    def test_ten_samples_in_fours(self):
-        self.same_on_all(examples.points(10), 10, [4, 4, 2])
+    # settings of Train, samples of an epoch, those of the minibatches of the first one. Whole sequences make up to four samples, at least one:
+    # 3+1 | 2 | 6 | 1+1+1 in file order. They train without momentum, whose strength depends on packing gaps and so on how many ranks pack.
+    SAME = [('reader=[file=ten.ctf]', 10, [4, 4, 2]),
+            ('reader=[file=ten.ctf;randomize=false]', 10, [4, 4, 2]),
+            ('reader=[file=sequences.ctf;randomize=false];SGD=[momentumPerMB=0]', 15, [4, 2, 6, 3]),
+            ('reader=[file=sequence.ctf;randomize=false]', 5, [5])]
 
-    def test_ten_samples_in_file_order(self):
-        self.same_on_all(examples.points(10), 10, [4, 4, 2], ['Train=[reader=[randomize=false]]'])
-
-    def test_sequences(self):
-        """Whole sequences up to four samples, at least one: 3+1 | 2 | 6 | 1+1+1 in file order. Without momentum, whose strength
-        depends on packing gaps and so on how many ranks pack."""
-        data = examples.points(0, sequence_lengths=[3, 1, 2, 6, 1, 1, 1])
-        self.same_on_all(data, 15, [4, 2, 6, 3], ['Train=[reader=[randomize=false];SGD=[momentumPerMB=0]]'])
-
-    def test_one_sequence_on_three_ranks(self):
-        self.same_on_all(examples.points(0, sequence_lengths=[5]), 5, [5], ['Train=[reader=[randomize=false]]'])
+    def test_the_same_on_any_number_of_ranks(self):
+        """The minibatches of one rank, on two, three and five; unquantised with the same criterion."""
+        self.write('ten.ctf', examples.points(10))
+        self.write('sequences.ctf', examples.points(0, sequence_lengths=[3, 1, 2, 6, 1, 1, 1]))
+        self.write('sequence.ctf', examples.points(0, sequence_lengths=[5]))
+        exact = [(settings, samples) for settings, samples, _ in self.SAME]
+        one_bit = [(f'{settings};SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]', samples) for settings, samples in exact]
+        reference = self.train(exact, None)
+        for ranks in (None, 2, 3, 5):
+            found = reference if ranks is None else self.train(exact + one_bit if ranks == 3 else exact, ranks)
+            for i, (epochs, lines) in enumerate(found):
+                settings, _, counts = self.SAME[i % len(exact)]
+                with self.subTest(ranks=ranks, settings=settings, one_bit=i >= len(exact)):
+                    self.assertEqual(self.counts(lines), counts)
+                    for a, b in zip(reference[i][0], epochs) if i < len(exact) else ():
+                        self.assertAlmostEqual(a['CrossEntropyWithSoftmax'][0], b['CrossEntropyWithSoftmax'][0], delta=1e-6)
+                        self.assertEqual(a['EvalClassificationError'], b['EvalClassificationError'])
 
     def test_epoch_that_is_no_multiple_of_the_data(self):
         """Epochs of 7 cut the endless row of sweeps of 10; minibatches end at both."""
-        options = ['Train=[SGD=[epochSize=7]]']
-        one, lines = self.train(examples.points(10), None, 32, options, samples=7)
+        self.write('train.ctf', examples.points(10))
+        (one, lines), = self.train([('SGD=[epochSize=7]', 7)], None)
         for ranks in (2, 3):
-            found, lines_there = self.train(examples.points(10), ranks, 32, options, samples=7)
+            (found, lines_there), = self.train([('SGD=[epochSize=7]', 7)], ranks)
             for a, b in zip(one, found):
                 self.assertAlmostEqual(a['CrossEntropyWithSoftmax'][0], b['CrossEntropyWithSoftmax'][0], delta=1e-6)
             self.assertEqual([i[:3] for i in lines], [i[:3] for i in lines_there])

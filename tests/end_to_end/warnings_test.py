@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run says when it does not do what its user expects: one group, settings without effect, divergence, an exchange that costs
 more than it gains, data that are damaged."""
+import re
+
 import examples
 import support
 
@@ -16,14 +18,19 @@ class WarningsTest(support.TrainerTest):
 
     # --- groups
     def test_one_group_keeps_the_method(self):
-        for groups, fix in (('size:4', 'groups = n:2'), ('byNode', 'start ranks on more nodes, or groups = n:2')):
-            for method, block in (('EASGD', 'period=5'), ('BlockMomentumSGD', 'blockSize=60')):
-                parallel = f'Train=[SGD=[ParallelTrain=[parallelizationMethod={method};{method}=[{block}];groups={groups}]]]'
-                with self.subTest(groups=groups, method=method):
-                    text = self.train(parallel, '--check', ranks=3)
-                    self.assertIn(f'groups = {groups} makes one group of all 3 ranks: {method} runs with one worker, the group, in which '
-                                  f'DataParallelSGD works. fix: {fix} for two groups', text)
-                    self.assertRegex(text, rf'exchange +1 group of 3 ranks: between them .*{method[:5]}')
+        fixes = {'size:4': 'groups = n:2', 'byNode': 'start ranks on more nodes, or groups = n:2'}
+        runs = [(groups, *method) for groups in fixes for method in (('EASGD', 'period=5'), ('BlockMomentumSGD', 'blockSize=60'))]
+        names = [f'Run{i}' for i in range(len(runs))]
+        self.write('each.cntk', support.copies_of_train(examples.config(), names))
+        words = [f'{name}=[SGD=[ParallelTrain=[parallelizationMethod={method};{method}=[{block}];groups={groups}]]]'
+                 for name, (groups, method, block) in zip(names, runs)]
+        text = self.run_trainer(['--check', 'configFile=each.cntk', f'command={":".join(names)}', *words], 3).text
+        for groups, method, _ in runs:
+            with self.subTest(groups=groups, method=method):
+                self.assertIn(f'groups = {groups} makes one group of all 3 ranks: {method} runs with one worker, the group, in which '
+                              f'DataParallelSGD works. fix: {fixes[groups]} for two groups', text)
+        for method in ('EASGD', 'Block'):
+            self.assertEqual(len(re.findall(rf'exchange +1 group of 3 ranks: between them .*{method}', text)), len(fixes), text)
         text = self.train('Train=[SGD=[ParallelTrain=[parallelizationMethod=EASGD;groups=size:4]]]', ranks=3)
         self.assertEqual(text.count('makes one group'), 1, text)
         self.assertEqual([e['CrossEntropyWithSoftmax'][1] for e in support.epochs(text)], [200, 200])
