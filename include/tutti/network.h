@@ -83,7 +83,7 @@ class Network {
     Shape shape;
     std::span<float> values;
     std::optional<ParameterShard> shard = std::nullopt;  // as of Slice
-    bool is_one = false;  // training takes it for 1, whatever `values` has: a constant of a GRU
+    bool is_one = false;  // a constant for which a fused GRU uses 1, whatever `values` has
   };
   std::vector<State> state();
   // Of it, what average_statistics() changes: for each node the samples seen, the mean and the variance.

@@ -53,7 +53,7 @@ struct MetricsDivision {
 enum class OverflowCheck {
   reduced,        // reduced gradients are checked before the update, so all ranks see the same and skip the step
   agree,          // ranks check their local gradients before encoding, agree, and skip the step together
-  exchange_zeros  // as `agree`, but gradients of 0 are exchanged: their sums are applied later, or at servers
+  exchange_zeros  // a skipped step exchanges zeros, as sums are applied a step later or at servers
 };
 
 // Facts about a method. The first group is known from its options alone.

@@ -107,7 +107,7 @@ void note_unused_overrides(const config::CommandLine& line, const std::vector<co
   }
 }
 
-// Of the top level: devices, threads and logs are a rank's own.
+// Devices, threads and logs are a rank's own.
 void require_same_commands(Communicator& world, const config::Record& config, const config::TopLevel& top) {
   std::string text = fmt::format(
       "command = {}\nparallelTrain = {}\nmakeMode = {}\nforceConstantRandomSeed = {}\nrandomSeedOffset = {}\n",

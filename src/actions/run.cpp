@@ -216,7 +216,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
   });
-  // From here on ranks communicate: none may have failed to find its device.
+  // The next part has collective calls, so it starts only if every rank has found its device.
   const bool ready = found_devices && together(world, [&] {
                        const MethodChoices choices =
                            settle_methods(argc, argv, directory, line, top, place, world, notices);

@@ -364,7 +364,7 @@ void make_report(const ActionContext& context, Training& t) {
   t.given_options = config::dump_config(context.command.block("SGD"));
 }
 
-// What decides how the ranks work together.
+// Reads the SGD block, compares it across ranks, and makes what follows from it.
 void make_settings(const ActionContext& context, const TrainOptions& options, Training& t) {
   const auto before = context.problems->count();
   read_sgd(context, t);

@@ -258,13 +258,13 @@ std::map<std::string, HtkOutputOptions> read_writer_block(const ActionContext& c
     outputs[node] = config::read<HtkOutputOptions>(block, node, *context.problems, *context.notices);
     if (context.problems->count() > before) continue;
     listed.push_back(node);
-    files.taken.emplace(same_file(outputs[node].list).string(), "which lists the outputs of a node");
+    files.taken.emplace(same_file(outputs[node].list).string(), "itself a list of outputs");
   }
   for (const auto& node : listed) check_list(context, writer.block(node), outputs[node], files);
   return outputs;
 }
 
-constexpr const char* kNameOutputs = "outputNodeNames = node; action = dumpNode prints all nodes";
+constexpr const char* kNameOutputs = "set outputNodeNames; the action dumpNode lists all nodes";
 
 struct OpenOutput {
   std::unique_ptr<std::ofstream> file;  // none for stdout and for writers that open files of their own
@@ -276,7 +276,8 @@ std::string name_of_model(const WriteOptions& options) {
 }
 
 std::string without_outputs(const WriteOptions& options) {
-  return fmt::format("the model '{}' has no output nodes", name_of_model(options));
+  return options.model_path.empty() ? "the network has no output nodes"
+                                    : fmt::format("the model '{}' has no output nodes", options.model_path);
 }
 
 std::vector<std::string> nodes_to_write(const WriteOptions& options, const graph::Graph& graph) {

@@ -41,7 +41,7 @@ struct Lowered {
   bool sequential = false;                 // depends on sequences: columns are in packed order
   std::size_t fused = 0;                   // bias and activation passes that were fused
   std::size_t reorders = 0;                // layout changes between images
-  std::set<std::size_t> ones;              // nodes of the constants 1 that instructions contain
+  std::set<std::size_t> ones;              // nodes of the constants 1 that fused GRUs replace
 };
 
 struct LowerOptions {

@@ -42,7 +42,7 @@ bool divides_quotes(const std::vector<std::string_view>& fields) {
   return std::ranges::any_of(fields, [](auto f) { return f.size() > 1 && f.front() == '"' && f.back() != '"'; });
 }
 constexpr const char* kQuotesFix =
-    "delimiters within quotes are not supported: replace them, or separate the columns by another character";
+    "delimiters within quotes are not supported: take them out of the fields, or use another delimiter";
 
 // Whether it is a finite number. 1,5 is one where commas do not separate the columns.
 bool read_number(std::string_view field, char delimiter, double& value) {

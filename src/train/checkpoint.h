@@ -30,17 +30,18 @@ struct Progress {
   std::int64_t samples_in_epoch = 0;      // samples done in the running epoch; 0 between epochs
   std::int64_t minibatches_in_epoch = 0;  // likewise
   std::int64_t total_samples_seen = 0;    // by finished epochs, as in the log
-  std::int64_t samples_before = 0;        // sum of samples_per_epoch, which may change, of finished epochs
+  std::int64_t samples_before = 0;        // where the running epoch begins: samples_per_epoch may change
   StepMetrics epoch_metrics = {};         // of samples_in_epoch
   std::int64_t dropped_samples = 0;       // of them: skipped, or computed in vain
   void begin_epoch() {
     *this = {.epoch = epoch, .total_samples_seen = total_samples_seen, .samples_before = samples_before};
   }
-  // Of metrics records: samples since the start of the run. Sequences may go beyond the end of an epoch.
+  // In metrics records: samples since the start of the run, at most to the end of the epoch, beyond which sequences may
+  // go.
   std::int64_t position(std::int64_t samples_per_epoch) const {
     return samples_before + std::min(samples_in_epoch, samples_per_epoch);
   }
-  // The running epoch now has so many samples. Those beyond its new end are added to samples_before, so that positions
+  // For a resume with other samples_per_epoch. Those beyond its new end are added to samples_before, so that positions
   // never repeat.
   void resize_epoch(std::int64_t samples_per_epoch) {
     samples_before += std::max<std::int64_t>(0, samples_in_epoch - samples_per_epoch);

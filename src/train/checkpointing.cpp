@@ -162,8 +162,9 @@ CodedError cannot_go_on(ExitCode code, const std::string& why, const std::string
                             why, other_way)};
 }
 
-// Runs a part of resuming, which fails on all ranks or on none; its errors say what can be done. The files were intact
-// when the point was found: if they still are, the configuration is not that of the earlier run. Collective.
+// Runs a part of resuming, which fails on all ranks or on none, except for lack of memory; its errors say what can be
+// done. The files were intact when the point was found: if they still are, the configuration is not that of the earlier
+// run. Collective.
 template <class Part>
 auto or_else(const std::string& other_way, const ResumePoint& point, Communicator& world, Part part) {
   try {
@@ -177,8 +178,9 @@ auto or_else(const std::string& other_way, const ResumePoint& point, Communicato
 
 void load(Training& t, const ResumePoint& point) {
   WholeModel model(*t.network, t.layer_ranks.get());
-  or_else("give the network the layers and sizes that it had, and name the same criteria and evaluations", point,
-          *t.world, [&] { load_model(point, model.view, *t.world), check_constants(t.network->state(), point.model); });
+  or_else("give the network the layers, sizes and constants that it had, and name the same criteria and evaluations",
+          point, *t.world,
+          [&] { load_model(point, model.view, *t.world), check_constants(t.network->state(), point.model); });
   model.scatter();
   if (t.average) t.average->restart();
   if (!t.network->precompute_nodes().empty())

@@ -422,8 +422,8 @@ graph::Graph load_trained(const std::string& path, Communicator* comm, std::stri
 void check_constants(const std::vector<Network::State>& state, const std::string& path) {
   for (const Network::State& s : state)
     if (s.is_one && s.values.front() != 1)
-      throw Error(fmt::format("'{}' holds {:g} for the constant '{}', the network has 1: the network has changed since",
-                              path, s.values.front(), s.name));
+      throw Error(
+          fmt::format("the constant '{}' is {:g} in '{}' and 1 in this network", s.name, s.values.front(), path));
 }
 
 void dump_nodes(const ModelView& m, const DumpOptions& o, std::ostream& out) {

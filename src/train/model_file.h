@@ -51,8 +51,8 @@ void load_values(const std::string& path, ModelView&, Communicator* = nullptr, s
 // The graph with its values (Node::start): a model as the start of another network.
 graph::Graph load_trained(const std::string& path, Communicator* = nullptr, std::string_view kind = "model");
 
-// A network is made for the constants of its description. Throws Error if one that it takes for 1 (Network::State) is
-// another number in the file `path`, whose values have been loaded.
+// A fused GRU computes with the constant 1. Throws Error if the file `path`, whose values have been loaded, has another
+// number for it.
 void check_constants(const std::vector<Network::State>&, const std::string& path);
 
 // The text of action dumpNode, token for token as CNTK prints it.

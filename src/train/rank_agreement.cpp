@@ -47,7 +47,7 @@ const std::string* find(const Settings& settings, const std::string& key) {
 // "SGD.maxEpochs is 2 on rank 0 and 3 on rank 1".
 std::string describe(const std::string& key, const std::string* first, const std::string* other, int rank) {
   const auto on = [](const std::string* value, int r) {
-    return value ? fmt::format("{} on rank {}", *value, r) : fmt::format("missing on rank {}", r);
+    return value ? fmt::format("{} on rank {}", *value, r) : fmt::format("not set on rank {}", r);
   };
   return fmt::format("{} is {} and {}", key, on(first, 0), on(other, rank));
 }
@@ -70,13 +70,13 @@ std::string find_difference(Communicator& comm, const std::string& settings) {
       return describe(key, &value, theirs, comm.world_rank(rank));
   for (const auto& [key, value] : of_other)
     if (!find(first, key)) return describe(key, nullptr, &value, comm.world_rank(rank));
-  return fmt::format("their order differs on rank {}", comm.world_rank(rank));
+  return fmt::format("rank {} lists them in another order", comm.world_rank(rank));
 }
 
 void require_same_settings(Communicator& comm, const std::string& settings) {
   if (const std::string difference = find_difference(comm, settings); !difference.empty())
     throw ConfigError({}, fmt::format("the ranks have different settings: {}", difference),
-                      "start all ranks with the same config and the same words on the command line");
+                      "start all ranks with the same config and the same command-line arguments");
 }
 
 void require_same_sgd(Communicator& comm, SgdOptions sgd) {
@@ -87,17 +87,19 @@ void require_same_sgd(Communicator& comm, SgdOptions sgd) {
 }
 
 void require_same_training(const Training& t) {
-  std::string text = fmt::format("the number of samples in the data = {}\n", t.reader->sweep_samples());
-  if (t.cv_reader) text += fmt::format("that of cvReader = {}\n", t.cv_reader->sweep_samples());
-  for (const Slice& s : t.network->parameters().slices)
-    text += fmt::format("the shape of '{}' = {}{}\n", s.name, to_string(s.shard ? s.shard->whole : s.shape),
-                        !s.shard          ? ""
-                        : s.shard->single ? ", single"
-                                          : fmt::format(", sharded along axis {}", s.shard->axis));
+  std::string text = fmt::format("the number of samples of reader = {}\n", t.reader->sweep_samples());
+  if (t.cv_reader) text += fmt::format("the number of samples of cvReader = {}\n", t.cv_reader->sweep_samples());
+  for (const Slice& s : t.network->parameters().slices) {
+    text += fmt::format("the shape of '{0}' = {1}\n", s.name, to_string(s.shard ? s.shard->whole : s.shape));
+    text += fmt::format("the placement of '{0}' = {1}\n", s.name,
+                        !s.shard          ? "replicate"
+                        : s.shard->single ? "single"
+                                          : fmt::format("shard along axis {}", s.shard->axis));
+  }
   if (const std::string difference = find_difference(*t.world, text); !difference.empty())
-    throw ConfigError({}, fmt::format("the ranks train different networks or data: {}", difference),
-                      "start all ranks with the same config, and give every host the same data; name the placement of "
-                      "each layer if it is auto");
+    throw ConfigError({}, fmt::format("the ranks have different networks or data: {}", difference),
+                      "use the same config and data on every host; with ModelParallel auto, name the placement of each "
+                      "layer");
 }
 
 }  // namespace tutti

@@ -122,8 +122,8 @@ class OutputsTest(support.TrainerTest):
                 (['a', 'u0.fea', 'b', 'c'], "'posterior.scp' lists the file 'u0.fea', which the reader reads"),
                 (['a', 'b', 'c', 'link.fea'], "'posterior.scp' lists the file 'link.fea', which the reader reads"),
                 (['a', 'b', 'c', 'in.scp'], "'posterior.scp' lists the file 'in.scp', which the reader reads"),
-                (['a', 'b', 'c', 'posterior.scp'], "'posterior.scp' lists the file 'posterior.scp', which lists the outputs of a node"),
-                (['a', './out.scp', 'b', 'c'], "'posterior.scp' lists the file './out.scp', which lists the outputs of a node")):
+                (['a', 'b', 'c', 'posterior.scp'], "'posterior.scp' lists the file 'posterior.scp', itself a list of outputs"),
+                (['a', './out.scp', 'b', 'c'], "'posterior.scp' lists the file './out.scp', itself a list of outputs")):
             self.write('posterior.scp', ''.join(f'{p}\n' for p in paths))
             for config in ('run.cntk', 'composite.cntk'):
                 text = self.run_trainer([f'configFile={config}', 'command=Write'], expect=2).text
@@ -263,7 +263,7 @@ Write = [
         self.write('table.txt', '1\n2\n')
         text = self.run_trainer(['configFile=run.cntk'], expect=2).text
         self.assertIn('has no output nodes', text)
-        self.assertIn('fix: outputNodeNames = node', text)
+        self.assertIn('fix: set outputNodeNames', text)
         self.assertEqual(list(self.directory.glob('out*')), [])
 
     def test_a_reader_waits_for_a_file_of_the_same_run(self):

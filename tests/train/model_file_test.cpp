@@ -105,7 +105,7 @@ TEST(ModelFile, AChangedConstantIsNamed) {
   EXPECT_EQ(error(one, true), "");
   EXPECT_EQ(error(other, false), "");
   EXPECT_EQ(error(other, true),
-            "'m.1' holds 0.9 for the constant 'h.one', the network has 1: the network has changed since");
+            "the constant 'h.one' is 0.9 in 'm.1' and 1 in this network");
 }
 
 TEST(ModelFile, AChangedNetworkIsNamed) {

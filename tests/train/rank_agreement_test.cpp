@@ -49,7 +49,7 @@ TEST(RankAgreement, NamesTheRankAndTheFirstSettingThatDiffers) {
   EXPECT_EQ(of(same + "ParallelTrain=[parallelizationMethod=EASGD]"),
             lead + "ParallelTrain.parallelizationMethod is none on rank 0 and EASGD on rank 2");
   EXPECT_EQ(of(same + "ModelParallel=[dense=shard]"),
-            lead + "ModelParallel.dense is missing on rank 0 and shard on rank 2");
+            lead + "ModelParallel.dense is not set on rank 0 and shard on rank 2");
 }
 
 TEST(RankAgreement, FilesNeedOnlyBeGivenOnAllRanks) {
@@ -68,8 +68,9 @@ TEST(RankAgreement, SettingsMayBeMissingOrInAnotherOrder) {
   };
   EXPECT_EQ(of("a = 1\nb = [\n  c = 2\n]\n", "a = 1\nb = [\n  c = 2\n]\n"), "");
   EXPECT_EQ(of("a = 1\n", "a = 1\nb = [\n  c = 2\n]\n"),
-            "the ranks have different settings: b.c is missing on rank 0 and 2 on rank 2");
-  EXPECT_EQ(of("a = 1\nb = 2\n", "b = 2\na = 1\n"), "the ranks have different settings: their order differs on rank 2");
+            "the ranks have different settings: b.c is not set on rank 0 and 2 on rank 2");
+  EXPECT_EQ(of("a = 1\nb = 2\n", "b = 2\na = 1\n"),
+            "the ranks have different settings: rank 2 lists them in another order");
 }
 
 }  // namespace

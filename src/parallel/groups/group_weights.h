@@ -19,7 +19,7 @@ struct WeightLevels {
   bool inner_streams = false;             // its exchanges are of fragments, so parts may be in flight or older
   // With servers, groups do not wait for each other, and drain() changes weights.
   bool servers = false;
-  bool elastic = false;                    // the outer exchange pulls to a center variable, so one more is not the same
+  bool elastic = false;                    // the outer exchange pulls to a center: one more changes the weights
   std::function<WorkQueue*()> work_queue;  // the leader's queue
 };
 

@@ -19,7 +19,7 @@ std::string name_of(std::size_t part, const SequenceSource& source) {
 
 std::uint64_t hash_of(const std::string& key) { return XXH3_64bits(key.data(), key.size()); }
 
-// Whether its sequences are single frames: the last one of all is the last of its utterance.
+// Whether its sequences are single frames: the last of all ends an utterance, so only a frame has a key behind it.
 bool has_frames(SequenceSource& source) { return !source.key_behind(source.index().sequences() - 1).empty(); }
 
 // Also 7#1, a frame of 7.
@@ -135,7 +135,7 @@ std::vector<std::uint32_t> CompositeSource::match(std::size_t p) {
   return match;
 }
 
-// Sequences, frame by frame, that are longer in part p than in the first one, where whole sequences are single frames.
+// Drops sequences that have more frames in part p than in the first one; a whole sequence counts as one frame.
 void CompositeSource::drop_shorter(std::size_t p, KeyTable& table, std::vector<std::uint32_t>& match) {
   SequenceSource &first = *parts_[0].source, &other = *parts_[p].source;
   const bool frames = has_frames(first);
