@@ -77,7 +77,8 @@ void unused_alone(const ParallelTrainOptions& o, Lines& lines) {
   for (const auto& [key, given] :
        {std::pair("transport", o.transport != Transport::automatic),
         std::pair("parallelizationStartEpoch", o.start_epoch > 1),
-        std::pair("parallelizationStartSample", o.start_sample > 0), std::pair("syncPerfStats", o.sync_perf_stats > 0)})
+        std::pair("parallelizationStartSample", o.start_sample > 0), std::pair("syncPerfStats", o.sync_perf_stats > 0),
+        std::pair("faultHook", o.fault_hook.has_value())})
     if (given) lines.push_back(fmt::format("{} has no effect with parallelizationMethod = {}", key, name_of(o.method)));
 }
 

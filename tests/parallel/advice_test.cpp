@@ -48,10 +48,12 @@ TEST(UnusedSettings, BlocksOfOtherMethodsAtEveryLevel) {
 }
 
 TEST(UnusedSettings, WithoutAMethod) {
-  EXPECT_THAT(unused_settings(read("parallelizationStartEpoch=2;parallelizationStartSample=5;syncPerfStats=3")),
+  EXPECT_THAT(unused_settings(read("parallelizationStartEpoch=2;parallelizationStartSample=5;syncPerfStats=3;"
+                                   "faultHook=[rank=0;sleep=1]")),
               ElementsAre("parallelizationStartEpoch has no effect with parallelizationMethod = none",
                           "parallelizationStartSample has no effect with parallelizationMethod = none",
-                          "syncPerfStats has no effect with parallelizationMethod = none"));
+                          "syncPerfStats has no effect with parallelizationMethod = none",
+                          "faultHook has no effect with parallelizationMethod = none"));
   EXPECT_THAT(unused_settings(read("parallelizationStartEpoch=1;syncPerfStats=0")), IsEmpty());
   EXPECT_THAT(unused_settings(read("parallelizationMethod=EASGD;parallelizationStartEpoch=2;syncPerfStats=3")),
               IsEmpty());

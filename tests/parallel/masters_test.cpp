@@ -200,6 +200,18 @@ void run_held(const std::string& text, int held, int at, int steps, const Draine
   });
 }
 
+// Of each minibatch every worker gets a unit, whoever serves between the groups.
+TEST(Masters, ServersOfTheirOwnTakeNoShare) {
+  for (const int servers : {1, 2})
+    run_ranks(4 + servers, [&](Communicator& comm) {
+      const std::string between = "syncPeriod=5;servers=" + std::to_string(servers);
+      const auto s = play(options(hierarchy(asgd(between), "n:2", asgd("syncPeriod=5"))), comm);
+      const DataDivision::Share share = s->method().data.unit_share;
+      EXPECT_EQ(share.ranks, 4);
+      EXPECT_EQ(share.rank, comm.rank() < 4 ? comm.rank() : -1);
+    });
+}
+
 // A rank that stands still, a leader too, holds back neither its group nor the others.
 TEST(Masters, AHeldRankHoldsNobody) {
   for (const std::string& text : {hierarchy(asgd("syncPeriod=10"), "n:2", asgd("syncPeriod=5")),

@@ -231,9 +231,8 @@ ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Grou
   levels.outer_waits = between && between->waits_for_all();
   if (o.traits().work_queue)
     levels.units = in.traits().work_queue ? MasterLevels::Units::of_workers : MasterLevels::Units::of_groups;
-  const int working_groups = layout.groups() - o.traits().serving_ranks;
   int first = 0, workers = 0;  // number of the group's first worker, and of all
-  for (int g = 0; g < working_groups; ++g) {
+  for (int g = 0; g < layout.groups(); ++g) {
     if (g == layout.group) first = workers;
     workers += layout.sizes[static_cast<std::size_t>(g)] - serving;
   }
@@ -241,7 +240,7 @@ ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Grou
   m.data.share = {levels.works ? first + layout.local : -1, workers};
   m.data.unit_share = m.data.share;
   if (levels.units == MasterLevels::Units::of_groups && levels.works)
-    m.data.unit_share = {0, working_groups, layout.local, levels.workers};
+    m.data.unit_share = {0, layout.groups(), layout.local, levels.workers};
   m.metrics = {.at_drain = &comm};
   m.update_ranks = nullptr;
   keep(m, std::move(owned));
