@@ -73,7 +73,7 @@ class EndingTest(support.TrainerTest):
         network = self.run_trainer(layers, expect=2).text
         self.assertEqual(self.saved() == before, True, 'files have changed')
         self.assertRegex(network, r"this run cannot go on from an earlier one: 'models/model\.dnn\.1' holds 'B0' as \[8 x 1\], the network has \[9 x 1\]")
-        self.assertIn('fix: give the network the layers and sizes that it had, and name the same criteria and evaluations; or makeMode = false', network)
+        self.assertIn('fix: give the network the layers, sizes and constants that it had, and name the same criteria and evaluations; or makeMode = false', network)
         self.assertIn('another modelPath', network)
         adam = ['configFile=run.cntk', 'Train=[SGD=[gradUpdateType=adam]]']
         optimizer = self.run_trainer(adam, expect=2).text
