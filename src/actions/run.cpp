@@ -207,7 +207,7 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
   DevicePlan device;
   std::vector<Prepared>& actions = run->actions;
   log::hold_warnings();
-  const bool found_devices = together(world, [&] {
+  const bool planned = together(world, [&] {
     notices = line.notices;
     // A single rank under mpiexec also takes the parallel path, so that its cost can be measured.
     const int ranks = find_launcher().present ? std::max(world.size(), 2) : world.size();
@@ -216,17 +216,16 @@ std::unique_ptr<Run> prepare_run(int argc, const char* const* argv, Communicator
     if (!device.notice.empty()) notices.lines.push_back(device.notice);
     cpu = plan_cpu(wanted_threads(line.config), place, top.deterministic);
   });
-  // The next part has collective calls, so it starts only if every rank has found its device.
-  const bool ready = found_devices && together(world, [&] {
-                       const MethodChoices choices =
-                           settle_methods(argc, argv, directory, line, top, place, world, notices);
-                       if (!line.config.has("numCPUThreads") && threads_of_environment() != 0)
-                         cpu.text += ", by OMP_NUM_THREADS";
-                       actions = prepare(line, top, device.device, world, problems, notices, choices);
-                       check_log(line.config, top, world.rank(), problems);
-                       if (world.rank() == 0) check_done_file(line.config, top, problems);
-                       problems.throw_if_any();
-                     });
+  if (!planned) return refuse();
+  // Has collective calls, so it starts only if every rank has found its device.
+  const bool ready = together(world, [&] {
+    const MethodChoices choices = settle_methods(argc, argv, directory, line, top, place, world, notices);
+    if (!line.config.has("numCPUThreads") && threads_of_environment() != 0) cpu.text += ", by OMP_NUM_THREADS";
+    actions = prepare(line, top, device.device, world, problems, notices, choices);
+    check_log(line.config, top, world.rank(), problems);
+    if (world.rank() == 0) check_done_file(line.config, top, problems);
+    problems.throw_if_any();
+  });
   if (!ready) return refuse();
   if (const std::string mixed = tell_mixed(device, world); !mixed.empty()) notices.lines.push_back(mixed);
   if (line.check || line.dry_run) {

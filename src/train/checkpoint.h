@@ -36,10 +36,10 @@ struct Progress {
   void begin_epoch() {
     *this = {.epoch = epoch, .total_samples_seen = total_samples_seen, .samples_before = samples_before};
   }
-  // In metrics records: samples since the start of the run, at most to the end of the epoch, beyond which sequences may
-  // go.
-  std::int64_t position(std::int64_t samples_per_epoch) const {
-    return samples_before + std::min(samples_in_epoch, samples_per_epoch);
+  // In metrics records, after `samples` of the running epoch: samples since the start of the run. Sequences may go
+  // beyond the end of the epoch; positions do not.
+  std::int64_t position(std::int64_t samples, std::int64_t samples_per_epoch) const {
+    return samples_before + std::min(samples, samples_per_epoch);
   }
   // For a resume with other samples_per_epoch. Those beyond its new end are added to samples_before, so that positions
   // never repeat.

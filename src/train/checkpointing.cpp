@@ -162,15 +162,14 @@ CodedError cannot_go_on(ExitCode code, const std::string& why, const std::string
                             why, other_way)};
 }
 
-// Runs a part of resuming, which fails on all ranks or on none, except for lack of memory; its errors say what can be
-// done. The files were intact when the point was found: if they still are, the configuration is not that of the earlier
-// run. Collective.
+// Runs a part of resuming; its errors say what can be done. It fails on all ranks or none, except for lack of memory.
+// If the files are still as intact as when the point was found, the configuration has changed. Collective.
 template <class Part>
 auto or_else(const std::string& other_way, const ResumePoint& point, Communicator& world, Part part) {
   try {
     return part();
   } catch (const std::bad_alloc&) {
-    throw;                             // of this rank alone, and no fault of the configuration
+    throw;
   } catch (const std::exception& e) {  // on other ranks an Error, whatever it is on rank 0
     throw cannot_go_on(is_readable(point, world) ? kWrongConfiguration : kFailed, e.what(), other_way);
   }

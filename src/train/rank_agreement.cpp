@@ -52,8 +52,7 @@ std::string describe(const std::string& key, const std::string* first, const std
   return fmt::format("{} is {} and {}", key, on(first, 0), on(other, rank));
 }
 
-}  // namespace
-
+// "" if there is none. Equal on all ranks. Collective.
 std::string find_difference(Communicator& comm, const std::string& settings) {
   const auto hashes = from_all(comm, XXH3_64bits(settings.data(), settings.size()));
   const auto other = std::ranges::find_if(hashes, [&](const auto& hash) { return hash != hashes[0]; });
@@ -73,10 +72,15 @@ std::string find_difference(Communicator& comm, const std::string& settings) {
   return fmt::format("rank {} lists them in another order", comm.world_rank(rank));
 }
 
+void require_same(Communicator& comm, const std::string& text, const char* what, const char* fix) {
+  if (const std::string difference = find_difference(comm, text); !difference.empty())
+    throw ConfigError({}, fmt::format("the ranks have different {}: {}", what, difference), fix);
+}
+
+}  // namespace
+
 void require_same_settings(Communicator& comm, const std::string& settings) {
-  if (const std::string difference = find_difference(comm, settings); !difference.empty())
-    throw ConfigError({}, fmt::format("the ranks have different settings: {}", difference),
-                      "start all ranks with the same config and the same command-line arguments");
+  require_same(comm, settings, "settings", "start all ranks with the same config and the same command-line arguments");
 }
 
 void require_same_sgd(Communicator& comm, SgdOptions sgd) {
@@ -96,10 +100,8 @@ void require_same_training(const Training& t) {
                         : s.shard->single ? "single"
                                           : fmt::format("shard along axis {}", s.shard->axis));
   }
-  if (const std::string difference = find_difference(*t.world, text); !difference.empty())
-    throw ConfigError({}, fmt::format("the ranks have different networks or data: {}", difference),
-                      "use the same config and data on every host; with ModelParallel auto, name the placement of each "
-                      "layer");
+  require_same(*t.world, text, "networks or data",
+               "use the same config and data on every host; with ModelParallel auto, name the placement of each layer");
 }
 
 }  // namespace tutti

@@ -13,11 +13,10 @@ namespace tutti {
 
 struct Training;
 
-// The first rank whose settings differ from those of rank 0, and the first setting that does; "" if none does. Settings
-// are lines "key = value" and blocks, as those of config::dump_fields(). Equal on all ranks. Collective.
-std::string find_difference(Communicator&, const std::string& settings);
+// These throw the same ConfigError on every rank if there is a difference: it names the first rank that differs from
+// rank 0, and the first setting that does. Collective.
 
-// These throw the same ConfigError on every rank if there is a difference. Collective.
+// `settings`: lines "key = value" and blocks, as those of config::dump_fields().
 void require_same_settings(Communicator&, const std::string& settings);
 // modelPath, traceLevel and the names of files may differ: rank 0 alone writes.
 void require_same_sgd(Communicator&, SgdOptions);

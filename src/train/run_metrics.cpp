@@ -14,14 +14,14 @@
 namespace tutti {
 namespace {
 
-std::int64_t position_of(const Training& t) { return t.progress.position(t.samples_per_epoch); }
+std::int64_t position_of(const Training& t) {
+  return t.progress.position(t.progress.samples_in_epoch, t.samples_per_epoch);
+}
 
 // For records of the step that runs: the position after it, as in its interval record. So a run that resumes from the
 // checkpoint before the step removes them.
 std::int64_t position_after_step(const Training& t) {
-  Progress after = t.progress;
-  after.samples_in_epoch = std::max(after.samples_in_epoch, t.step_end);
-  return after.position(t.samples_per_epoch);
+  return t.progress.position(std::max(t.progress.samples_in_epoch, t.step_end), t.samples_per_epoch);
 }
 
 }  // namespace

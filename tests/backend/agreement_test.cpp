@@ -476,7 +476,7 @@ TEST_F(Agreement, NumbersThatAreNone) {
   EXPECT_TRUE(std::isnan(sums[0]));
 }
 
-// Pinned memory may be gone as soon as it is freed.
+// A kernel may still write to pinned memory when its last owner goes.
 TEST_F(Agreement, SumsAreGivenUpBehindWhatWritesThem) {
   const auto sums = gpu->make_sums(4);
   gpu->keep_sums(sums.get(), 4, 0, gpu->make_sums(4).get());

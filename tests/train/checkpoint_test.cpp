@@ -132,11 +132,11 @@ TEST(Names, AreTheOriginals) {
 // 800 of 1000 samples were done when epochSize became 500: the epoch ends where it is, and the next one begins there.
 TEST(Progress, PositionsGoOnWhereAnEpochBecomesShorter) {
   Progress p{.epoch = 2, .samples_in_epoch = 800, .samples_before = 2000};
-  EXPECT_EQ(p.position(1000), 2800);
+  EXPECT_EQ(p.position(p.samples_in_epoch, 1000), 2800);
   p.resize_epoch(900);
-  EXPECT_EQ(p.position(900), 2800);
+  EXPECT_EQ(p.position(p.samples_in_epoch, 900), 2800);
   p.resize_epoch(500);
-  EXPECT_EQ(p.position(500), 2800);
+  EXPECT_EQ(p.position(p.samples_in_epoch, 500), 2800);
   EXPECT_EQ(p.samples_before + 500, 2800);
 }
 

@@ -19,7 +19,7 @@ std::string name_of(std::size_t part, const SequenceSource& source) {
 
 std::uint64_t hash_of(const std::string& key) { return XXH3_64bits(key.data(), key.size()); }
 
-// Whether its sequences are single frames: the last of all ends an utterance, so only a frame has a key behind it.
+// Whether its sequences are single frames: then the last one ends an utterance, and has a key_behind().
 bool has_frames(SequenceSource& source) { return !source.key_behind(source.index().sequences() - 1).empty(); }
 
 // Also 7#1, a frame of 7.
