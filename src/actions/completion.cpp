@@ -233,6 +233,7 @@ void add_words_of_run(const Words& words, const std::string& word, Words& found)
     add_files(word.substr(0, begin), word.substr(begin), found);
   } else if (lower.starts_with("help=") || (words.size() == 2 && words[0] == "help")) {
     const std::string before = lower.starts_with("help=") ? "help=" : "";
+    for (const CommandHelp& c : command_list()) found.push_back(before + c.name);
     for (const Topic& t : topics()) found.push_back(before + t.name);
     for (const KeyHelp& k : all_keys()) found.push_back(before + k.key);
   } else {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actions/action.h"
+#include "actions/completion.h"
 #include "actions/device.h"
 #include "actions/model_commands.h"
 #include "actions/together.h"
@@ -38,6 +39,16 @@ std::string block_help(const std::string& name) {
   for (const auto& t : topics())
     if (config::equal_keys(t.name, action ? action->names[0] : name))
       return fmt::format("{}\n\n{}", t.help, config::help_fields(t.name, t.describe));
+  return {};
+}
+
+// Of a command such as `plan`; those on model files print all of their --help.
+std::string command_help(const std::string& name) {
+  if (const std::string all = model_command_help(name); !all.empty()) return all;
+  for (const CommandHelp& c : command_list())
+    if (config::equal_keys(c.name, name))
+      return fmt::format("trainer {} {}\n  {}\n  trainer {} --help explains its words\n", c.name, c.words, c.help,
+                         c.name);
   return {};
 }
 
@@ -112,7 +123,9 @@ std::string list_of_keys() {
 }
 
 std::string list() {
-  std::string out = "help=NAME explains one of:\n\nblocks, actions and readers:\n";
+  std::string out = "help=NAME explains one of:\n\ncommands:\n";
+  for (const CommandHelp& c : command_list()) out += fmt::format("  {:22} {}\n", c.name, c.help);
+  out += "\nblocks, actions and readers:\n";
   for (const auto& t : topics()) out += fmt::format("  {:22} {}\n", t.name, t.help);
   out += "\nlayers and functions of BrainScript:\n" + list_of_functions(brainscript::library_functions());
   out += "\nfunctions of the older network language:\n" + wrapped(names_of(brainscript::ndl_functions(), true));
@@ -121,6 +134,7 @@ std::string list() {
 
 [[noreturn]] void report_unknown(const std::string& name) {
   std::vector<std::string> names;
+  for (const CommandHelp& c : command_list()) names.emplace_back(c.name);
   for (const auto& t : topics()) names.push_back(t.name);
   for (const auto& f : names_of(brainscript::library_functions(), false)) names.push_back(f);
   for (const auto& f : names_of(brainscript::ndl_functions(), false)) names.push_back(f);
@@ -159,7 +173,7 @@ std::string help_text(const std::string& name) {
     if (!text.empty()) found.push_back(heading + text);
   };
   add("", block_help(name));
-  add("", model_command_help(name));
+  add("", command_help(name));
   if (config::equal_keys(name, "reader") || config::equal_keys(name, "cvReader"))
     add(fmt::format("{}: block of a command that reads the data\n", name), readers());
   const auto library = brainscript::library_functions();

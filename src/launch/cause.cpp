@@ -11,6 +11,9 @@ namespace tutti::launch {
 void note_cause(const std::string& output, Cause& cause) {
   static const Pattern watchdog(R"(rank (\d+) on (\S+) (is frozen|cannot be reached|died|is late)[^:]*)");
   static const Pattern killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
+  // The rank that these name, not the one that reports it.
+  static const Pattern differs(R"('[^']*' of rank (\d+) on (\S+) differs from.*)");
+  static const Pattern damaged(R"(of \d+ bytes from rank (\d+) on (\S+) was damaged.*)");
   static const Pattern failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
   static const Pattern daemon(R"(Remote daemon: .* on node (\S+))");
   // Open MPI 5 breaks its message into two lines, and lines of ranks may come between them.
@@ -29,6 +32,10 @@ void note_cause(const std::string& output, Cause& cause) {
   } else if (const auto k = killed.search(line)) {
     if (cause.text.empty())
       cause = {fmt::format("rank {} on {} was ended by signal {}", (*k)[1], (*k)[2], (*k)[3]), (*k)[2], true};
+  } else if (const auto w = differs.search(line)) {
+    if (cause.text.empty()) cause = {(*w)[0], (*w)[2], true};
+  } else if (const auto b = damaged.search(line)) {
+    if (cause.text.empty()) cause = {fmt::format("a message {}", (*b)[0]), (*b)[2], true};
   } else if (const auto f = failed.search(line)) {
     if (cause.text.empty() && (*f)[3].find("watchdog") == std::string::npos)
       cause = {fmt::format("rank {} on {}: {}", (*f)[1], (*f)[2], (*f)[3]), (*f)[2], true};

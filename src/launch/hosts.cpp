@@ -3,7 +3,9 @@
 // is asked to connect back.
 #include "launch/hosts.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
@@ -70,9 +72,31 @@ bool answers(const std::string& host, const Options& options, std::string& name)
   return connected;
 }
 
+// Whether the text is the address of an interface of this host.
+bool is_own_address(const std::string& text) {
+  in_addr four{};
+  in6_addr six{};
+  const bool is_four = inet_pton(AF_INET, text.c_str(), &four) == 1;
+  ifaddrs* all = nullptr;
+  if ((!is_four && inet_pton(AF_INET6, text.c_str(), &six) != 1) || getifaddrs(&all) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* i = all; i && !found; i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != (is_four ? AF_INET : AF_INET6)) continue;
+    if (is_four)
+      found = reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr.s_addr == four.s_addr;
+    else
+      found = IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, &six);
+  }
+  freeifaddrs(all);
+  return found;
+}
+
 }  // namespace
 
-bool is_this_host(const std::string& name) { return name == "localhost" || name == "127.0.0.1" || name == host_name(); }
+// Names are not looked up, which may take seconds.
+bool is_this_host(const std::string& name) {
+  return name == "localhost" || name == "127.0.0.1" || is_same_host(name, host_name()) || is_own_address(name);
+}
 
 bool is_same_host(const std::string& a, const std::string& b) {
   if (a.size() > b.size()) return is_same_host(b, a);

@@ -8,6 +8,7 @@
 
 namespace tutti::launch {
 
+// By "localhost", the short or full name of this host, or the address of one of its interfaces.
 bool is_this_host(const std::string& name);
 // Whether both name one host: "node1" and "node1.cluster.org" do.
 bool is_same_host(const std::string& a, const std::string& b);

@@ -47,10 +47,11 @@ Host parse_host(const std::string& text, const std::string& where, const char* f
   if (host.name.empty() || host.name.starts_with('-'))
     throw Error(fmt::format("launch: {} has a host without a name: '{}'\nfix: {}", where, text, fix));
   if (host.name.find_first_of(kBlanks) != host.name.npos)
-    throw Error(fmt::format("launch: {}: '{}' is no name of a host: it has a blank inside\nfix: {}", where, host.name,
-                            fix));
+    throw Error(
+        fmt::format("launch: {}: '{}' is no name of a host: it has a blank inside\nfix: {}", where, host.name, fix));
   if (colon != text.npos)
-    host.slots = number(fmt::format("{}: '{}'", where, host.name), std::string(trimmed(text.substr(colon + 1))), 1, fix);
+    host.slots =
+        number(fmt::format("{}: '{}'", where, host.name), std::string(trimmed(text.substr(colon + 1))), 1, fix);
   return host;
 }
 
@@ -104,12 +105,8 @@ struct Words {
     return number(word, all_[at_ - 1], 0);
   }
 
-  // This one and all that follow, as they are.
-  std::vector<std::string> rest() {
-    const auto first = all_.begin() + static_cast<std::ptrdiff_t>(at_) - 1;
-    at_ = all_.size();
-    return {first, all_.end()};
-  }
+  // The word that next() returned, with its value.
+  const std::string& as_written() const { return all_[at_ - 1]; }
 
  private:
   const std::vector<std::string>& all_;
@@ -184,7 +181,7 @@ Options parse_words(const std::vector<std::string>& all, bool flags_of_trainer) 
       o.agent = words.value(word);
     else if (word == "--answer")
       o.answer = words.value(word);
-    else if ((word == "--help" || word == "-h") && o.arguments.empty())
+    else if (word == "--help" || word == "-h")
       o.help = true;
     else if (flags_of_trainer && !words.has_value() && std::ranges::find(kFlags, word) != kFlags.end())
       flags.push_back(word);
@@ -193,9 +190,8 @@ Options parse_words(const std::vector<std::string>& all, bool flags_of_trainer) 
     else if (word.starts_with("-") && o.arguments.empty())
       throw Error(
           fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
-    else {
-      o.arguments = words.rest();
-    }
+    else
+      o.arguments.push_back(words.as_written());
   }
   o.arguments.insert(o.arguments.begin(), flags.begin(), flags.end());
   int slots = 0;

@@ -16,12 +16,11 @@ constexpr const char* kUsage =
     "of bits, and prints samples per second, bytes, the share of the exchange that computing hides, and memory, with "
     "the\n"
     "choice. --json writes the table also as lines of JSON, which trainer report sets beside what runs achieve.\n"
-    "Nothing else is written. The other words are those of trainer launch, then a configuration.\n";
+    "Nothing else is written. The other words are those of trainer launch, and a configuration.\n";
 
-// Takes "--json FILE" out of the words before the configuration. "" if it is not there.
+// Takes "--json FILE" out of the words. "" if it is not there.
 std::string take_json(std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i].find('=') != std::string::npos && !words[i].starts_with("-")) break;
     const bool inlined = words[i].starts_with("--json=");
     if (!inlined && words[i] != "--json") continue;
     const std::string next = i + 1 < words.size() ? words[i + 1] : "";

@@ -115,10 +115,8 @@ const std::vector<Option>& options() {
 Request parse_request(const std::vector<std::string>& words) {
   Request r;
   r.links = read_links("1gbit,10gbit,100gbit");
-  std::size_t i = 0;
-  for (; i < words.size(); ++i) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
-    if (!words[i].starts_with("-") && words[i].find('=') != std::string::npos) break;  // the configuration
     const auto option = std::ranges::find(options(), name, &Option::name);
     if (option == options().end()) {
       r.others.push_back(words[i]);
@@ -132,7 +130,6 @@ Request parse_request(const std::vector<std::string>& words) {
     option->read(r, value);
     r.own.push_back(fmt::format("{}={}", name, value));
   }
-  r.others.insert(r.others.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
   return r;
 }
 

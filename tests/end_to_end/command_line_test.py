@@ -74,6 +74,12 @@ class CommandLineTest(support.TrainerTest):
         self.assertIn('gradientBits', self.run_trainer(['help=DataParallelSGD']).text)
         self.assertIn('file', self.run_trainer(['help=CNTKTextFormatReader']).text)
 
+    def test_help_of_a_command(self):
+        for name in ('new', 'launch', 'plan', 'simulate', 'doctor', 'sweep', 'report', 'diff', 'completion', 'man'):
+            self.assertIn(f'trainer {name} --help explains', self.run_trainer(['help', name]).text)
+        self.assertIn('--safetensors', self.run_trainer(['help=export']).text)
+        self.assertRegex(self.run_trainer(['help', 'list']).text, r'(?s)commands:.*\n  plan  .*\nblocks, actions and readers:')
+
     def test_a_mistyped_command(self):
         for words, fix in ((['predcit', 'models/model.dnn'], "did you mean 'predict'?"), (['lanch', '-n', '2', 'configFile=run.cntk'], "did you mean 'launch'?"),
                            (['nosuchcmd'], 'trainer --help lists the commands')):

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The words of "trainer launch", and why an attempt has ended.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,10 +25,20 @@ namespace tutti::launch {
 namespace {
 
 TEST(LaunchOptions, WordsOfTheTrainerStayAsTheyAre) {
-  const Options o = parse({"-n", "4", "--restarts", "configFile=a", "--check", "--restarts"});
+  const Options o = parse({"-n", "4", "--restarts", "configFile=a", "--check", "a=[b=--c=d]", "--own=1"});
   EXPECT_EQ(o.ranks, 4);
   EXPECT_EQ(o.restarts, Options::unlimited);
-  EXPECT_THAT(o.arguments, testing::ElementsAre("configFile=a", "--check", "--restarts"));
+  EXPECT_THAT(o.arguments, testing::ElementsAre("configFile=a", "--check", "a=[b=--c=d]", "--own=1"));
+}
+
+TEST(LaunchOptions, OwnWordsMayFollowTheConfiguration) {
+  const Options o = parse({"configFile=a", "-n", "4", "b=1", "--restarts", "--hosts=h:4", "--min-ranks", "2"});
+  EXPECT_EQ(o.ranks, 4);
+  EXPECT_EQ(o.restarts, Options::unlimited);
+  EXPECT_EQ(to_string(o.hosts), "h:4");
+  EXPECT_EQ(o.min_ranks, 2);
+  EXPECT_THAT(o.arguments, testing::ElementsAre("configFile=a", "b=1"));
+  EXPECT_TRUE(parse({"configFile=a", "--help"}).help);
 }
 
 TEST(LaunchOptions, NumbersMayFollowOrBeInline) {
@@ -150,6 +161,21 @@ TEST(Hosts, HaveShortAndFullNames) {
   EXPECT_FALSE(is_same_host("", ""));
 }
 
+TEST(Hosts, KnowTheirOwnNamesAndAddresses) {
+  const std::string name = host_name(), short_name = name.substr(0, name.find('.'));
+  EXPECT_TRUE(is_this_host(name));
+  EXPECT_TRUE(is_this_host(short_name));
+  EXPECT_EQ(is_this_host(short_name + ".no-such-domain.invalid"), name == short_name);
+  const WatchListener listener;
+  const WatchAddress& own = listener.address();
+  for (int i = 0; i < own.count; ++i) {
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &own.ipv4[static_cast<std::size_t>(i)], text, sizeof text);
+    EXPECT_TRUE(is_this_host(text)) << text;
+  }
+  for (const char* other : {"192.0.2.1", "2001:db8::1", "no-such-host.invalid", ""}) EXPECT_FALSE(is_this_host(other));
+}
+
 // A run names a host as the host does, --hosts perhaps by its address.
 TEST(Hosts, AProbeSaysTheNameOfItsHost) {
   WatchListener listener;
@@ -206,6 +232,22 @@ TEST(Cause, OfAKilledRank) {
   note_cause("mpiexec noticed that process rank 1 with PID 0 on node n7 exited on signal 9 (Killed).\n", cause);
   EXPECT_EQ(cause.text, "rank 1 on n7 was ended by signal 9");
   EXPECT_EQ(cause.host, "n7");
+}
+
+TEST(Cause, OfDamagedDataIsWhereTheyComeFrom) {
+  Cause weights;
+  note_cause("Warning: epoch 1, after 3 minibatches: 'W0' of rank 3 on n9 differs from that of most ranks\n", weights);
+  EXPECT_EQ(weights.text, "");
+  note_cause(
+      "The weights of the ranks differ (silent corruption?) in epoch 1, after 4 minibatches: 'W0' of rank 2 on "
+      "n8 differs from that of most ranks\n",
+      weights);
+  EXPECT_EQ(weights.text, "'W0' of rank 2 on n8 differs from that of most ranks");
+  EXPECT_EQ(weights.host, "n8");
+  Cause message;
+  note_cause("[rank 0 on n1] a message (tag 3) of 40 bytes from rank 1 on n2 was damaged on its way: ...\n", message);
+  EXPECT_EQ(message.text, "a message of 40 bytes from rank 1 on n2 was damaged on its way: ...");
+  EXPECT_EQ(message.host, "n2");
 }
 
 TEST(Cause, OfAMessageInTwoLines) {

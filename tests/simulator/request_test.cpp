@@ -20,8 +20,8 @@ std::string complaint(const std::vector<std::string>& words) {
 }
 
 TEST(Request, ListsAndUnits) {
-  const Request r = parse_request({"--ranks", "2,3,16:64", "--links=1gbit,250mbit,none", "-n", "2", "--latency", "30us",
-                                   "--shared-cores", "2", "configFile=x", "--ranks=7"});
+  const Request r = parse_request({"--ranks", "2,3,16:64", "--links=1gbit,250mbit,none", "-n", "2", "configFile=x",
+                                   "--latency", "30us", "--shared-cores", "2", "x=[y=--ranks]"});
   EXPECT_EQ(r.ranks, (std::vector<int>{2, 3, 16, 32, 64}));
   ASSERT_EQ(r.links.size(), 3U);
   EXPECT_EQ(r.links[0].bandwidth, 1e9);
@@ -29,7 +29,7 @@ TEST(Request, ListsAndUnits) {
   EXPECT_TRUE(std::isinf(r.links[2].bandwidth));
   EXPECT_DOUBLE_EQ(r.latency, 30e-6);
   EXPECT_EQ(r.shared_cores, 2);
-  EXPECT_EQ(r.others, (std::vector<std::string>{"-n", "2", "configFile=x", "--ranks=7"}));
+  EXPECT_EQ(r.others, (std::vector<std::string>{"-n", "2", "configFile=x", "x=[y=--ranks]"}));
   EXPECT_EQ(parse_request(r.own).ranks, r.ranks);
 }
 
