@@ -20,6 +20,7 @@
 #include "base/activity.h"
 #include "base/exit_codes.h"
 #include "base/memory.h"
+#include "base/stop_request.h"
 #include "base/time_slice.h"
 #include "comm/session.h"
 #include "doctor/doctor.h"
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
     return tutti::kWrongConfiguration;
   }
   tutti::watch_this_thread();
+  tutti::end_on_signals(tutti::kPreempted, !tutti::find_launcher().present);
   tutti::MpiSession mpi(&argc, &argv);
   // Outside of the try block, so that a failure does not destroy it: that would join the run's threads, and one of them
   // may wait for a rank that waits for this one.

@@ -55,18 +55,6 @@ std::string schedule_text(const Training& t) {
 }
 
 // Collective.
-bool sums_in_shared_memory(const Training& t) {
-  const ParallelTrainOptions* level = &t.sgd.parallel;
-  const auto shares = [&] {
-    return level->traits().shards &&
-           (level->transport == Transport::automatic || level->transport == Transport::shared_memory);
-  };
-  while (!shares() && !level->inside_groups.level.empty()) level = level->inside_groups.level.data();
-  return shares() && all_agree(*t.world, is_host(t.network->parameters().weights.memory())) &&
-         t.world->share_memory(1) != nullptr;
-}
-
-// Collective.
 void note_unchecked_messages(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
   const bool flips = parallel.exchanges() && parallel.fault_hook && parallel.fault_hook->flip_message;
@@ -81,8 +69,6 @@ void note_unchecked_messages(const ActionContext& context, const Training& t) {
     why = "on one host";
   if (!why.empty() && checked != ChecksummedMessages::none)
     context.notice(fmt::format("messageChecksums has no effect {}", why));
-  else if (checked == ChecksummedMessages::all && one_host && sums_in_shared_memory(t))
-    context.notice("messageChecksums does not cover what the ranks sum in shared memory. fix: transport = messages");
   if (flips && (!why.empty() || checked == ChecksummedMessages::none))
     context.notice("faultHook: flipMessage has no effect: no message carries a checksum. fix: messageChecksums = all");
 }
@@ -96,6 +82,21 @@ std::vector<std::string> unused_by_auto(const ActionContext& context, ParallelTr
   return unused_settings(options);
 }
 
+void note_uncompared_weights(const ActionContext& context, const Training& t) {
+  const auto& parallel = t.sgd.parallel;
+  const bool alike_in_groups = parallel.groups.any() && parallel.inside().sums_gradients();
+  if (t.sgd.faults.verify_replicas == 0 || alike_in_groups) return;
+  const char* const method = name_of(parallel.method);
+  if (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step())
+    context.notice(fmt::format(
+        "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
+  else if (!parallel.sums_gradients())
+    context.notice(fmt::format(
+        "verifyReplicas compares the weights of the last exchange with {}: a change in the weights of one rank that "
+        "the next exchange spreads is not found",
+        method));
+}
+
 // Those of ParallelTrain, and others that need it.
 void note_unused_parallel(const ActionContext& context, const Training& t) {
   const auto& parallel = t.sgd.parallel;
@@ -104,11 +105,7 @@ void note_unused_parallel(const ActionContext& context, const Training& t) {
     context.notice(std::move(line));
   if (!parallel.auto_allow.empty() && !parallel.automatic && t.choice.method.empty())
     context.notice("autoAllow has no effect without parallelizationMethod = auto");
-  const bool alike_in_groups = parallel.groups.any() && parallel.inside().sums_gradients();
-  if (t.sgd.faults.verify_replicas > 0 && !alike_in_groups &&
-      (!parallel.exchanges() || parallel.traits().at_servers || !parallel.keeps_step()))
-    context.notice(fmt::format(
-        "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
+  note_uncompared_weights(context, t);
   if (parallel.exchanges() && parallel.start_epoch > t.sgd.max_epochs)
     context.notice(fmt::format("parallelizationStartEpoch = {} comes after the last epoch, {}: {} never begins",
                                parallel.start_epoch, t.sgd.max_epochs, method));

@@ -23,7 +23,8 @@ constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGUSR1};
 // A launcher and a terminal may pass on one and the same signal.
 constexpr std::int64_t kSameSignal = 50'000'000;  // nanoseconds
 
-std::atomic<int> got{0}, fd{-1}, decided_by{0}, code_when_saved{-1};
+std::atomic<int> got{0}, fd{-1}, decided_by{0}, code_when_saved{-1}, code_outside{0};
+std::atomic<bool> says_outside{false};
 std::atomic<std::int64_t> got_at{0};
 std::array<struct sigaction, kSignals.size()> before;
 
@@ -58,6 +59,22 @@ void on_signal(int number) {
   errno = saved;
 }
 
+void end_on_signal(int) {
+  constexpr char text[] = "Stopped by a signal outside of a training: there is nothing to save.\n";
+  if (says_outside) [[maybe_unused]]
+    const auto n = write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(code_outside);
+}
+
+// Who starts a program in the background of a script lets it ignore SIGINT.
+void handle(int number, void (*handler)(int), struct sigaction& before) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(number, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+}
+
 // Blocks or unblocks the signals in this thread and in OpenMP's threads. While they are blocked, a thread that existed
 // before takes them: the watchdog's. The matrix products of oneDNN 2.6 for AVX-512 use the stack pointer as a data
 // pointer, and a signal handler that interrupts them overwrites the data.
@@ -71,18 +88,17 @@ void mask_in_computing_threads(int how) {
 
 }  // namespace
 
+void end_on_signals(int exit_code, bool says) {
+  code_outside = exit_code, says_outside = says;
+  struct sigaction ignored {};
+  for (const int number : kSignals) handle(number, end_on_signal, ignored);
+}
+
 // What was asked and decided in the training before stays: it stops this one, too.
 StopSignals::StopSignals() {
   mask_in_computing_threads(SIG_BLOCK);
   fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before[i]);
-    // Who starts a program in the background of a script lets it ignore SIGINT.
-    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
-  }
+  for (std::size_t i = 0; i < kSignals.size(); ++i) handle(kSignals[i], on_signal, before[i]);
 }
 
 // A run that stops has one way to end: the same signal may come again, passed on by a launcher.

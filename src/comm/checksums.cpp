@@ -142,7 +142,10 @@ class CheckedCommunicator final : public Communicator {
     Communicator& inner = *part;
     return std::make_unique<CheckedCommunicator>(inner, std::move(part), which_);
   }
-  std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) override { return comm_.share_memory(bytes); }
+  // Values in shared memory would have no checksum: ranks on one host send messages, too.
+  std::unique_ptr<SharedMemory> share_memory(std::size_t bytes) override {
+    return which_ == ChecksummedMessages::all ? nullptr : comm_.share_memory(bytes);
+  }
   bool threads_may_talk() const override { return comm_.threads_may_talk(); }
   void fail(std::exception_ptr reason) noexcept override { comm_.fail(reason); }
 

@@ -118,8 +118,9 @@ std::optional<WatchMessage> WatchLink::receive() {
 }
 
 bool WatchLink::acknowledged() const {
-  int unacknowledged = 0;
-  return fd_ >= 0 && ioctl(fd_, SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+  int unacknowledged = 0, unsent = 0;
+  return fd_ >= 0 && ioctl(fd_, SIOCOUTQ, &unacknowledged) == 0 && ioctl(fd_, SIOCOUTQNSD, &unsent) == 0 &&
+         unacknowledged == unsent;
 }
 
 WatchListener::WatchListener() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {

@@ -13,13 +13,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <set>
 #include <span>
 
 #include "base/clock.h"
 #include "base/cuda_library.h"
 #include "base/memory.h"
+#include "base/pattern.h"
+#include "base/shared_memory_space.h"
+#include "base/trimmed.h"
 #include "comm/session.h"
+#include "doctor/data.h"
 #include "doctor/links.h"
 #include "doctor/request.h"
 #include "launch/process.h"
@@ -30,40 +34,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// FNV-1a over some parts of a file: equal files give equal numbers, and a large file takes no time. 0 = not readable.
-std::uint64_t fingerprint(const std::string& path, std::size_t most) {
-  std::ifstream in(path, std::ios::binary);
-  std::error_code failed;
-  const auto size = fs::file_size(path, failed);
-  if (!in || failed) return 0;
-  std::uint64_t h = 14695981039346656037u ^ size;
-  std::vector<char> part(std::min<std::uintmax_t>(size, most));
-  for (const auto from : {std::uintmax_t{0}, (size - part.size()) / 2, size - part.size()}) {
-    in.seekg(static_cast<std::streamoff>(from));
-    in.read(part.data(), static_cast<std::streamsize>(part.size()));
-    for (std::streamsize i = 0; i < in.gcount(); ++i)
-      h = (h ^ static_cast<unsigned char>(part[static_cast<std::size_t>(i)])) * 1099511628211u;
-  }
-  return h == 0 ? 1 : h;
-}
-
-constexpr std::size_t kPartOfFile = 1 << 20;
-constexpr std::size_t kMostFiles = 64;
-
 using CoreSet = std::array<std::uint64_t, 16>;  // a bit each
 
 // Of a rank; plain data, as it travels.
 struct Facts {
   std::array<char, 64> host{};
-  std::array<char, 256> gpu{};
+  std::array<char, 256> no_gpu{};  // why none is usable
+  std::array<char, 256> driver_text{};
   CoreSet cores{};
   std::uint64_t memory = 0, shared_memory = 0, program = 0;
-  std::array<std::uint64_t, kMostFiles> data{};
   int gpus = 0, driver = 0, directory = 0, sees_output = 0, single_copy = 0;
 };
 
 void copy_text(const std::string& text, std::span<char> to) {
   std::memcpy(to.data(), text.data(), std::min(text.size(), to.size() - 1));
+}
+
+// "driver 550.54.15, NVIDIA H100", as the driver tells it; empty if it does not.
+std::string driver_text() {
+  const fs::path folder = "/proc/driver/nvidia";
+  std::ifstream about(folder / "version");
+  std::string line, text;
+  std::getline(about, line);  // NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 ...
+  if (const auto version = Pattern(R"(\d+\.\d+(\.\d+)*)").search(line)) text = "driver " + (*version)[0];
+  std::set<std::string> models;
+  std::error_code failed;
+  for (const auto& gpu : fs::directory_iterator(folder / "gpus", failed)) {
+    std::ifstream information(gpu.path() / "information");
+    while (std::getline(information, line))
+      if (line.starts_with("Model:")) models.emplace(trimmed(std::string_view(line).substr(6)));
+  }
+  for (const std::string& model : models) text += (text.empty() ? "" : ", ") + model;
+  return text;
 }
 
 Facts facts_of_this_rank(const Request& request, const std::string& host, const std::string& mark) {
@@ -74,19 +76,18 @@ Facts facts_of_this_rank(const Request& request, const std::string& host, const 
     for (std::size_t c = 0; c < f.cores.size() * 64; ++c)
       if (CPU_ISSET(c, &mine)) f.cores[c / 64] |= std::uint64_t{1} << (c % 64);
   f.memory = available_memory().value_or(0);
-  f.shared_memory = launch::free_shared_memory();
-  f.program = fingerprint(launch::own_path(), std::size_t{1} << 28);
-  for (std::size_t i = 0; i < std::min(request.data.size(), kMostFiles); ++i)
-    f.data[i] = fingerprint(request.data[i], kPartOfFile);
+  f.shared_memory = free_shared_memory();
+  f.program = content_hash(launch::own_path(), std::size_t{1} << 28);
   std::error_code ignored;
   f.driver = fs::exists("/proc/driver/nvidia/version", ignored) || fs::exists("/dev/nvidia0", ignored);
   if (!cuda_library_path().empty()) {
     const CudaDevices devices = cuda_devices();
     f.gpus = devices.count;
-    copy_text(devices.problem, f.gpu);
+    copy_text(devices.problem, f.no_gpu);
   } else {
-    copy_text(why_no_cuda_library(), f.gpu);
+    copy_text(why_no_cuda_library(), f.no_gpu);
   }
+  copy_text(driver_text(), f.driver_text);
   f.directory = fs::current_path(ignored) == fs::path(request.directory);
   f.sees_output = !mark.empty() && fs::exists(mark, ignored);
   f.single_copy = launch::may_read_neighbours();
@@ -141,7 +142,6 @@ class Comparison {
   void run(bool made_mark) {
     for (const HostRanks& h : hosts_) look_at(h);
     program();
-    data();
     folders(made_mark);
   }
   const std::vector<HostRanks>& hosts() const { return hosts_; }
@@ -173,20 +173,24 @@ class Comparison {
       add(Level::ok, "binding",
           fmt::format("{}: {} core{} each, {}", who, most, most == 1 ? "" : "s", range_text(cores)));
     const Facts& f = *h.facts;
-    if (f.shared_memory < launch::kSharedMemoryPerRank * h.ranks.size() && h.name != hosts_[0].name)
+    if (f.shared_memory < kSharedMemoryPerRank * h.ranks.size() && h.name != hosts_[0].name)
       add(Level::warning, "shared memory",
           fmt::format("{} free in /dev/shm of {}", bytes_text(static_cast<double>(f.shared_memory)), h.name),
           "docker run --shm-size=1g there, or --mca btl_vader_backing_directory /tmp");
     if (f.memory > 0 && f.memory < 1'000'000'000)
       add(Level::warning, "memory", fmt::format("{} left on {}", bytes_text(static_cast<double>(f.memory)), h.name),
           "end other programs there");
+    const std::string driver = f.driver_text.data();
     if (f.gpus > 0)
-      add(Level::ok, "GPU", fmt::format("{}: {} GPU{}", h.name, f.gpus, f.gpus == 1 ? "" : "s"));
+      add(Level::ok, "GPU",
+          fmt::format("{}: {} GPU{}{}", h.name, f.gpus, f.gpus == 1 ? "" : "s", driver.empty() ? "" : ", " + driver));
     else if (f.driver)
-      add(Level::warning, "GPU", fmt::format("{} has a driver, but no GPU is usable: {}", h.name, f.gpu.data()),
+      add(Level::warning, "GPU",
+          fmt::format("{} has {}, but no GPU is usable: {}", h.name, driver.empty() ? "a driver" : driver,
+                      f.no_gpu.data()),
           "docs/cuda.md: build with -Dcuda=enabled, and see that nvidia-smi works there");
     else
-      add(Level::ok, "GPU", fmt::format("{}: none ({}); runs are on the CPU", h.name, f.gpu.data()));
+      add(Level::ok, "GPU", fmt::format("{}: none ({}); runs are on the CPU", h.name, f.no_gpu.data()));
   }
 
   // Hosts whose value differs from that of the first host.
@@ -206,29 +210,6 @@ class Comparison {
       add(Level::failure, "program",
           fmt::format("{} on {} is not that of {}", launch::own_path(), differ, hosts_[0].name),
           "copy it there, or keep it on a shared file system");
-  }
-
-  void data() {
-    const std::size_t files = std::min(request_.data.size(), kMostFiles);
-    std::size_t good = 0;
-    for (std::size_t i = 0; i < files; ++i) {
-      std::string missing;
-      for (const HostRanks& h : hosts_)
-        if (h.facts->data[i] == 0) missing += (missing.empty() ? "" : ", ") + h.name;
-      const std::string differ = others([&](const Facts& f) { return f.data[i]; });
-      if (!missing.empty())
-        add(Level::failure, "data", fmt::format("'{}' cannot be read on {}", request_.data[i], missing),
-            "copy it there, or keep it on a shared file system");
-      else if (!differ.empty())
-        add(Level::failure, "data",
-            fmt::format("'{}' on {} is not that of {}", request_.data[i], differ, hosts_[0].name),
-            "copy it again: every rank must read the same data");
-      else
-        ++good;
-    }
-    if (good > 0)
-      add(Level::ok, "data",
-          fmt::format("{} file{} of the readers, the same on all hosts", good, good == 1 ? "" : "s"));
   }
 
   void folders(bool made_mark) {
@@ -319,6 +300,17 @@ std::string leave_mark(const Request& request, Findings& findings) {
   return mark;
 }
 
+// Collective: the first rank of each host looks at the data.
+std::vector<Fingerprint> gather_fingerprints(Communicator& world, const Request& request) {
+  const std::vector<std::string> hosts = hosts_of(world);
+  const auto first = std::ranges::find(hosts, world.host()) - hosts.begin();
+  std::vector<Fingerprint> mine(request.data.size());
+  for (std::size_t i = 0; first == world.rank() && i < mine.size(); ++i) mine[i] = fingerprint(request.data[i]);
+  std::vector<Fingerprint> all(mine.size() * static_cast<std::size_t>(world.size()));
+  if (!mine.empty()) world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
 }  // namespace
 
 int run_rank(int argc, char** argv) {
@@ -337,8 +329,16 @@ int run_rank(int argc, char** argv) {
     Comparison comparison(request, all);
     comparison.run(mark[0] != 0);
     findings.insert(findings.end(), comparison.findings.begin(), comparison.findings.end());
+    const std::vector<Fingerprint> fingerprints = gather_fingerprints(world, request);
     std::vector<LinkEnd> ends;
-    for (const HostRanks& h : comparison.hosts()) ends.push_back({h.name, h.ranks[0]});
+    std::vector<HostData> data;
+    for (const HostRanks& h : comparison.hosts()) {
+      ends.push_back({h.name, h.ranks[0]});
+      const std::size_t count = request.data.size();
+      data.push_back({h.name, std::span(fingerprints).subspan(static_cast<std::size_t>(h.ranks[0]) * count, count)});
+    }
+    const Findings of_data = compare_data(request.data, data);
+    findings.insert(findings.end(), of_data.begin(), of_data.end());
     // On one host, between two of its ranks.
     if (ends.size() == 1 && world.size() > 1) ends.push_back({ends[0].host, comparison.hosts()[0].ranks[1]});
     look_at_clocks(world, ends, findings);

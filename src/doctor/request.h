@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "doctor/data.h"
 #include "doctor/finding.h"
 #include "launch/options.h"
 
@@ -12,9 +13,10 @@ namespace tutti::doctor {
 
 struct Request {
   launch::Options launch;
-  std::vector<std::string> data;  // files that the config's readers name, as absolute paths
-  std::string output = ".";       // the folder of the model
-  std::string directory;          // where the command was started
+  bool has_config = false;
+  std::vector<DataItem> data;  // what the config's readers name; ranks look at the first kMostItems
+  std::string output = ".";    // the folder of the model
+  std::string directory;       // where the command was started
 };
 
 // The words after "doctor": those of `trainer launch`, then a configuration or nothing. Throws Error and ConfigError.

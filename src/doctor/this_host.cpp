@@ -17,6 +17,7 @@
 #include "base/host.h"
 #include "base/memory.h"
 #include "base/pattern.h"
+#include "base/shared_memory_space.h"
 #include "comm/session.h"
 #include "doctor/request.h"
 #include "launch/hosts.h"
@@ -147,8 +148,8 @@ void look_at_memory(Look look) {
 }
 
 void look_at_shared_memory(const Request& request, Look look) {
-  const auto free = launch::free_shared_memory();
-  const auto needed = launch::kSharedMemoryPerRank * static_cast<std::uint64_t>(std::max(request.launch.ranks, 1));
+  const auto free = free_shared_memory();
+  const auto needed = kSharedMemoryPerRank * static_cast<std::uint64_t>(std::max(request.launch.ranks, 1));
   const std::string text = fmt::format("{} free in /dev/shm", bytes_text(static_cast<double>(free)));
   if (free >= needed) return look.ok("shared memory", text);
   look.warn("shared memory",
@@ -202,6 +203,14 @@ void look_at_limits(Look look) {
     look.ok("temporary", fmt::format("{} free in {}", bytes_text(free), folder));
 }
 
+// What the ranks compare is found by them (data.cpp).
+void look_at_data(const Request& request, Look look) {
+  if (request.has_config && request.data.empty())
+    look.ok("data", "the readers of the configuration name no files: nothing is compared");
+  if (request.data.size() > kMostItems)
+    look.ok("data", fmt::format("{} more files of the readers are not compared", request.data.size() - kMostItems));
+}
+
 }  // namespace
 
 void look_at_this_host(const Request& request, Findings& findings) {
@@ -214,6 +223,7 @@ void look_at_this_host(const Request& request, Findings& findings) {
   look_at_shared_memory(request, look);
   look_at_container(request, look);
   look_at_limits(look);
+  look_at_data(request, look);
 }
 
 bool look_at_hosts(const Request& request, Findings& findings) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/shared_memory_space.h"
 #include "base/shell_word.h"
 #include "comm/session.h"
 #include "launch/hosts.h"

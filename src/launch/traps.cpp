@@ -4,7 +4,6 @@
 #include <ifaddrs.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,11 +47,6 @@ std::vector<std::string> bridges() {
   }
   freeifaddrs(all);
   return {names.begin(), names.end()};
-}
-
-std::uint64_t free_shared_memory() {
-  struct statvfs memory {};
-  return statvfs("/dev/shm", &memory) == 0 ? std::uint64_t{memory.f_bavail} * memory.f_frsize : 0;
 }
 
 }  // namespace tutti::launch

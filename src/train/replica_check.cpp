@@ -104,10 +104,12 @@ void take_majority(Training& t, Communicator& comm, const std::vector<ReplicaDif
     copy_optimizer_among(t, comm, found[0].right);
 }
 
-// The common weights of parameter servers exist once.
+// The common weights of parameter servers exist once. During a warm start each rank may train on its own: the results
+// of different processors differ in the last bits.
 bool has_replicas(const Training& t) {
   return t.sgd.faults.verify_replicas > 0 && t.world->size() > 1 && t.sgd.parallel.exchanges() &&
-         !t.sgd.parallel.traits().at_servers && t.sgd.parallel.keeps_step();
+         !t.sgd.parallel.traits().at_servers && t.sgd.parallel.keeps_step() &&
+         (t.warm_start.over || t.warm_start.shares_data);
 }
 
 // With groups that exchange weights between them: the ranks of this rank's group if they make every update together,

@@ -42,5 +42,15 @@ TEST(StopSignals, AreTakenByThreadsThatDoNotCompute) {
   EXPECT_FALSE(blocked(SIGTERM));
 }
 
+TEST(StopSignalsDeathTest, OutsideOfATrainingEndTheProcess) {
+  const auto stopped = [](bool after_a_training) {
+    end_on_signals(75, true);
+    if (after_a_training) StopSignals();
+    raise(SIGUSR1);
+  };
+  for (const bool after_a_training : {false, true})
+    EXPECT_EXIT(stopped(after_a_training), testing::ExitedWithCode(75), "there is nothing to save");
+}
+
 }  // namespace
 }  // namespace tutti

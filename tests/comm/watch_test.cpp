@@ -2,12 +2,17 @@
 // Which rank holds up the others, from what a watchdog knows; and messages with checksums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "base/exit_codes.h"
 #include "comm/checksums.h"
 #include "comm/threads.h"
+#include "comm/watch_link.h"
 #include "comm/watch_verdict.h"
 
 namespace tutti {
@@ -54,6 +59,22 @@ TEST(Watch, TheCauseIsNamed) {
   EXPECT_EQ(blames([](WatchedRank& r) { r.silent = 11, r.beat.idle_ms = 2'000; }), kRankFrozen);
   EXPECT_EQ(blames([](WatchedRank& r) { r.silent = 11, r.acknowledged = false; }), kLinkCut);
   EXPECT_EQ(blames([](WatchedRank& r) { r.beat.idle_ms = 11'000; }), kRankStalled);
+}
+
+// As of a process that SIGSTOP has stopped for minutes: its receive window is full, and its host still answers.
+TEST(Watch, AHostAcknowledgesForAProcessThatReadsNothing) {
+  WatchListener listener;
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET, to.sin_port = htons(listener.address().port), to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  WatchLink frozen = listener.accept(), link(fd);
+  ASSERT_TRUE(frozen.open());
+  for (int i = 0; i < 40'000; ++i) link.send({});
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!link.acknowledged() && std::chrono::steady_clock::now() < patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(link.acknowledged());
 }
 
 TEST(Watch, OfRanksThatAllWaitTheOneBehind) {

@@ -68,7 +68,7 @@ class CorruptionTest(support.TrainerTest):
         self.assertEqual(len(self.model()), len(expected))
 
     def test_a_damaged_message(self):
-        for name, transport in (('gradients', 'transport=messages;'), ('servers', ''), ('elastic', ''), ('averaging', 'transport=messages;')):
+        for name, transport in (('gradients', ''), ('servers', ''), ('elastic', ''), ('averaging', 'transport=messages;')):
             with self.subTest(method=name):
                 ranks, parallel, _ = METHODS[name]
                 hook = 'faultHook=[rank=1;firstStep=33;steps=1;flipMessage=true]'

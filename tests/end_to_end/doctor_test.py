@@ -4,7 +4,6 @@ be reached, other programs and data on a host, a slow link, a wrong mpiexec."""
 import os
 import re
 import shutil
-import socket
 import subprocess
 import unittest
 
@@ -13,9 +12,9 @@ import examples
 import support
 
 
-def private_mounts_allowed():
+def private_mounts_allowed(at='/dev/shm'):
     return os.geteuid() == 0 and shutil.which('unshare') and subprocess.run(
-        ['unshare', '--mount', 'mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', '/dev/shm'], capture_output=True, check=False).returncode == 0
+        ['unshare', '--mount', 'mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', at], capture_output=True, check=False).returncode == 0
 
 
 class DoctorBase(support.TrainerTest):
@@ -68,7 +67,10 @@ class DoctorTest(DoctorBase):
 
     def test_more_ranks_than_cores(self):
         cores = len(os.sched_getaffinity(0))
-        self.assertIn(f'fix: -n {cores}', self.line(self.doctor('-n', cores + 1), 'cores', 'warning'))
+        self.write('made.cntk', 'command = Train\nTrain = [ reader = [ readerType = "SyntheticReader" ; samples = 10 ] ]\n')
+        text = self.doctor('-n', cores + 1, 'configFile=made.cntk')
+        self.assertIn(f'fix: -n {cores}', self.line(text, 'cores', 'warning'))
+        self.assertIn('name no files', self.line(text, 'data', 'ok'))
 
     @unittest.skipUnless(os.geteuid() == 0, 'needs root')
     def test_root(self):
@@ -92,7 +94,7 @@ class DoctorTest(DoctorBase):
     def test_a_host_that_does_not_connect_back(self):
         agent = self.write('agent', '#!/bin/sh\nexit 1\n')
         agent.chmod(0o755)
-        text = self.doctor('--hosts', f'localhost,{socket.gethostname()}.', '--agent', agent, expect=(2,))
+        text = self.doctor('--hosts', 'localhost,127.0.0.2', '--agent', agent, expect=(2,))
         self.assertRegex(text, r'failure +host \S+ +(no process there connects back|the name does not resolve)')
 
     def test_data_that_are_missing_everywhere(self):
@@ -113,6 +115,35 @@ class DoctorTest(DoctorBase):
         self.assertIn('gone.xml', self.line(text, 'data', 'failure'))
         self.assertIn('1 file of the readers', self.line(text, 'data', 'ok'))
         self.assertIn('cannot be written', self.line(text, 'output folder', 'failure'))
+
+    def test_folders_lists_and_what_they_name(self):
+        for name in ('pictures/0/a.png', 'pictures/1/b.png', 'pictures/1/.hidden', 'a.h5', 'speech/a.mfc'):
+            self.write(name, name)
+        self.write('map.txt', '.../pictures/0/a.png\t0\nkey\tpictures/1/b.png\t1\n')
+        self.write('all.scp', 'a=a.mfc[0,9]\nb=a.mfc[10,19]\nc=gone.mfc[0,9]\n')
+        self.write('list.txt', '.../a.h5 # first\n\n')
+        self.write('many.cntk', 'command = Train:Test\n'
+                   'Train = [ reader = [ readerType = "ImageReader" ; file = "pictures" ]\n'
+                   'cvReader = [ deserializers = ( [ type = "ImageDeserializer" ; file = "map.txt" ] ) ] ]\n'
+                   'Test = [ reader = [ readerType = "HDF5Reader" ; files = "a.h5:b.h5" ; fileList = "list.txt" ]\n'
+                   'cvReader = [ readerType = "HTKMLFReader" ; x = [ scpFile = "all.scp" ; prefixPathInSCP = "speech" ] ] ]\n')
+        text = self.doctor('configFile=many.cntk', expect=(2,))
+        at = self.directory
+        for level, said in (('ok', f"2 files in '{at}/pictures', the same names and sizes on all hosts"),
+                            ('ok', f"2 files that '{at}/map.txt' names, the same sizes on all hosts"),
+                            ('ok', f"1 file that '{at}/list.txt' names, the same sizes on all hosts"),
+                            ('ok', '3 files of the readers, the same on all hosts'),  # map.txt, a.h5, list.txt
+                            ('failure', rf"'{at}/b.h5' cannot be read on \S+; fix: .*"),
+                            ('failure', rf"1 of 2 files that '{at}/all.scp' names cannot be read on \S+: 'speech/gone.mfc'; fix: .*")):
+            self.assertRegex(text, rf'(?m)^{level} +data +{said}$')
+        self.assertEqual(len(re.findall(r'(?m)^\w+ +data ', text)), 6, text)
+
+    @unittest.skipUnless(private_mounts_allowed('/proc/driver'), 'mounts below /proc are not allowed here')
+    def test_the_driver_of_the_gpus(self):
+        text = self.doctor('-n', 1, script='mount -t tmpfs tmpfs /proc/driver\nmkdir -p /proc/driver/nvidia/gpus/0000:01:00.0\ncd /proc/driver/nvidia\n'
+                           'echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024" >version\n'
+                           f'echo "Model: \t\t NVIDIA X1" >gpus/0000:01:00.0/information\ncd {self.directory}')
+        self.assertRegex(text, r'(?m)^(ok|warning) +GPU .*\bdriver 550\.54\.15, NVIDIA X1[,;\n]')
 
     @unittest.skipUnless(private_mounts_allowed(), 'mount namespaces are not allowed here')
     def test_little_shared_memory(self):
@@ -173,8 +204,15 @@ class HostsTest(DoctorBase):
         program.write_bytes(open(support.TRAINER, 'rb').read() + b'x')
         program.chmod(0o755)
         path = self.directory / 'train.ctf'
-        words = self.up('1gbit', f'mount --bind {other} {path} && mount --bind {program} {os.path.realpath(support.TRAINER)}')
-        text = self.doctor(*words, 'configFile=run.cntk', expect=(2,))
+        small, large = self.write('pictures/0/a.png', 'small'), self.write('larger.png', 'much larger')
+        self.write('map.txt', f'{small}\t0\n')
+        self.write('more.cntk', 'command = Train:More\nMore = [ reader = [ readerType = "ImageReader" ; file = "pictures" ]\n'
+                   'cvReader = [ readerType = "ImageReader" ; file = "map.txt" ] ]\n')
+        words = self.up('1gbit', f'mount --bind {other} {path} && mount --bind {large} {small} && '
+                        f'mount --bind {program} {os.path.realpath(support.TRAINER)}')
+        text = self.doctor(*words, 'configFile=run.cntk+more.cntk', expect=(2,))
+        for whose in (f"in '{self.directory}/pictures'", f"that '{self.directory}/map.txt' names"):
+            self.assertIn(f'files {whose} have other sizes on {cluster_test.NAME}-2 than on {cluster_test.NAME}-1;', text)
         self.assertIn(f"'{path}' on {cluster_test.NAME}-2 is not that of", self.line(text, 'data', 'failure'))
         self.line(text, 'program', 'failure')
 

@@ -37,6 +37,16 @@ NORMALIZED = '''BrainScriptNetworkBuilder = {
     }'''
 
 
+def handles(pid, number):
+    """Whether the process has a handler of its own for this signal."""
+    try:
+        with open(f'/proc/{pid}/status', encoding='utf-8') as status:
+            caught = int(re.search(r'SigCgt:\s*(\w+)', status.read()).group(1), 16)
+    except OSError:
+        return False
+    return bool(caught >> (number - 1) & 1)
+
+
 class PreemptionTest(support.TrainerTest):
     def prepare(self, name, options='', epochs=EPOCHS, samples=2000):
         folder = self.directory / name
@@ -112,6 +122,21 @@ class PreemptionTest(support.TrainerTest):
         self.assertFalse((models / 'second.dnn').exists())
         self.run_trainer(arguments, 2)
         self.assertTrue((models / 'second.dnn').exists())
+
+    def test_a_signal_outside_of_a_training(self):
+        """Nothing has to be saved, so the process ends at once. These read a config that nobody writes."""
+        os.mkfifo(self.directory / 'fifo')
+        for ranks, number in ((None, signal.SIGTERM), (None, signal.SIGUSR1), (2, signal.SIGTERM)):
+            with self.subTest(ranks=ranks, signal=number):
+                run = self.start_trainer(['configFile=fifo'], ranks)
+                pid = None
+                while run.running() and not (pid and handles(pid, number)):
+                    time.sleep(0.01)
+                    pid = run.pids_by_rank().get(1) if ranks else run.process.pid
+                os.kill(pid, number)
+                result = run.wait()
+                self.assertEqual(result.code, PREEMPTED, str(result))
+                self.assertEqual('Stopped by a signal outside of a training' in result.text, ranks is None)
 
     def test_running_statistics(self):
         """Those of each rank go on with it; the model has their mean."""

@@ -87,17 +87,19 @@ class SurroundingsTest(support.TrainerTest):
 
     @unittest.skipUnless(shell_allowed('mount -t tmpfs -o size=4k tmpfs /dev/shm'), 'mounting is not allowed here')
     def test_no_shared_memory(self):
-        """/dev/shm without space: trainer launch moves Open MPI's files."""
+        """/dev/shm without space: the trainer moves Open MPI's files, and trainer launch says so."""
         expected = self.expected()
-        folder = self.directory / 'shm'
-        words = [support.TRAINER, 'launch', '-n', '2', *self.prepare(folder)]
         env = support.environment(self.directory)
         env.pop('OMPI_MCA_btl_vader_backing_directory')
-        done = subprocess.run(['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size=4k tmpfs /dev/shm && exec "$@"', 'sh', *words], env=env,
-                              cwd=self.directory, capture_output=True, text=True, timeout=support.PATIENCE, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn('/dev/shm is small', done.stderr)
-        self.assertTrue((folder / 'models/model.dnn').read_bytes() == expected)
+        for name, start in (('launch', [support.TRAINER, 'launch', '-n', '2']), ('mpiexec', [support.MPIEXEC, '-n', '2', support.TRAINER])):
+            with self.subTest(name):
+                folder = self.directory / f'shm-{name}'
+                words = ['sh', '-c', 'mount -t tmpfs -o size=4k tmpfs /dev/shm && exec "$@"', 'sh', *start, *self.prepare(folder)]
+                done = subprocess.run(['unshare', '--mount', *words], env=env, cwd=self.directory, capture_output=True, text=True,
+                                      timeout=support.PATIENCE, check=False)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual('/dev/shm is small' in done.stderr, name == 'launch')
+                self.assertTrue((folder / 'models/model.dnn').read_bytes() == expected)
 
     def test_two_runs_into_one_folder(self):
         arguments = [*self.prepare(self.directory / 'twice'), 'Train=[SGD=[maxEpochs=100000;numMBsToShowResult=0]]']

@@ -46,13 +46,13 @@ class WarningsTest(support.TrainerTest):
             return support.re.findall(r'messageChecksums (?:has|does) .*|faultHook: flipMessage has .*', text)
 
         method, flip = 'parallelizationMethod=DataParallelSGD', ';faultHook=[rank=1;flipMessage=true]'
-        shared = 'messageChecksums does not cover what the ranks sum in shared memory. fix: transport = messages'
         unflipped = 'faultHook: flipMessage has no effect: no message carries a checksum. fix: messageChecksums = all'
         for settings, parallel, expected in (
-                ('messageChecksums=all;', method, [shared]),
+                ('messageChecksums=all;', method, []),
+                ('messageChecksums=all;', f'{method}{flip}', []),
                 ('messageChecksums=all;', f'{method};transport=messages', []),
                 ('messageChecksums=all;', 'parallelizationMethod=DataParallelASGD', []),
-                ('messageChecksums=all;', 'parallelizationMethod=DataParallelASGD;groups=n:2;insideGroups=[parallelizationMethod=DataParallelSGD]', [shared]),
+                ('messageChecksums=all;', 'parallelizationMethod=DataParallelASGD;groups=n:2;insideGroups=[parallelizationMethod=DataParallelSGD]', []),
                 ('messageChecksums=all;', 'parallelizationMethod=none', ['messageChecksums has no effect with parallelizationMethod = none']),
                 ('messageChecksums=betweenHosts;', method, ['messageChecksums has no effect on one host']),
                 ('messageChecksums=betweenHosts;', f'{method}{flip}', ['messageChecksums has no effect on one host', unflipped]),
@@ -62,6 +62,13 @@ class WarningsTest(support.TrainerTest):
             with self.subTest(settings=settings, parallel=parallel):
                 self.assertEqual(notes(settings, parallel), expected)
         self.assertEqual(notes('messageChecksums=all;', method, ranks=1), [])
+
+    def test_weights_that_are_not_compared(self):
+        for method, note in (('BlockMomentumSGD;BlockMomentumSGD=[blockSize=9]', 'compares the weights of the last exchange with BlockMomentumSGD'),
+                             ('ASGD', 'has no effect with DataParallelASGD'), ('DataParallelSGD', None)):
+            text = self.train(f'Train=[SGD=[verifyReplicas=2;ParallelTrain=[parallelizationMethod={method}]]]', '--check', ranks=2)
+            self.assertEqual(support.re.findall('verifyReplicas (?:compares|has) .*?SGD', text)[:1],
+                             [f'verifyReplicas {note}'] if note else [])
 
     def test_settings_inside_groups_without_effect(self):
         inside = 'insideGroups=[parallelizationMethod=DataParallelSGD;ModelAveragingSGD=[blockSize=5]]'
