@@ -36,7 +36,8 @@ StepOfLayers step_of_layers(const Training& t) {
   if (const auto* o = std::get_if<DataParallelOptions>(&method))
     step.bits = static_cast<double>(std::min<std::int64_t>(o->gradient_bits.at(0), 32));
   if (const auto* o = std::get_if<AsaOptions>(&method)) step.bits = o->bits.codec().bits;
-  step.state = t.sgd.optimizer.momentum ? 1 : 0;
+  step.state = state_per_weight(t.sgd.optimizer);
+  step.shards_state = shards_optimizer(t);
   step.single = !p.delayed();
   step.shard = !clips_too_early(t);
   return step;
@@ -48,7 +49,8 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
   if (!t.sgd.shard_optimizer) return;
   const SourcePos where = context.command.block("SGD").value("shardOptimizer").where;
   const ParallelTrainOptions& p = t.sgd.parallel;
-  const bool alike = context.parallel && p.sums_gradients() && p.keeps_step() && !p.groups.any();
+  const bool together = context.parallel || t.world->size() == 1;
+  const bool alike = together && p.sums_gradients() && p.keeps_step() && !p.groups.any();
   if (!alike)
     context.problem(where, "shardOptimizer needs ranks that make every update together, with the same gradients",
                     "use it with DataParallelSGD or ASA (exchange = gradients), without groups");
@@ -61,6 +63,8 @@ void check_shard_optimizer(const ActionContext& context, Training& t) {
   else if (!make_optimizer(t.sgd.optimizer)->works_on_parameters() || t.sgd.optimizer.rule == UpdateRule::one_bit_adam)
     context.problem(where, "shardOptimizer: this optimizer needs the gradients of all parameters",
                     "no clippingGlobalNormPerSample, and another gradUpdateType than oneBitAdam");
+  else if (t.world->size() == 1)
+    context.notice("shardOptimizer has no effect: the only rank keeps the whole state of the optimizer");
 }
 
 void place_layers(const ActionContext& context, Training& t, const graph::Graph& graph, NetworkOptions& options) {
@@ -97,8 +101,8 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   const ParallelTrainOptions& p = t.sgd.parallel;
   const bool grouped = p.groups.any();
   const bool sums = (grouped ? p.inside().sums_gradients() : p.sums_gradients()) && p.keeps_step();
-  if (!context.parallel || !p.exchanges())
-    return context.notice("ModelParallel has no effect: ParallelTrain does not let the ranks train together");
+  const char* const no_effect = "ModelParallel has no effect: ParallelTrain does not let the ranks train together";
+  if (!p.exchanges()) return context.notice(no_effect);
   if (!sums)
     return refuse("ModelParallel needs ranks that make every step together and sum their gradients",
                   "use it with DataParallelSGD or ASA (exchange = gradients), or with one of these inside groups");
@@ -116,6 +120,7 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
   if (t.sgd.optimizer.noise > 0)
     return refuse("gaussianNoiseInjectStd does not work with ModelParallel: ranks would draw other noise",
                   "remove gaussianNoiseInjectStd, or the block ModelParallel");
+  if (!context.parallel) return context.notice(no_effect);
   if (t.world->size() == 1) return;
   const GroupLayout layout = grouped ? lay_out_groups(p.groups, *t.world) : GroupLayout();
   if (grouped && !layout.even())

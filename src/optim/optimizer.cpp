@@ -280,4 +280,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {
   return optim::make_optimizer(o, optim::best_kernels());
 }
 
+int state_per_weight(const OptimizerOptions& o) {
+  return static_cast<int>(optim::make_rule(o, optim::best_kernels())->states());
+}
+
 }  // namespace tutti

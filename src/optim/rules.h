@@ -39,6 +39,7 @@ class Rule {
   virtual ~Rule() = default;
   const std::string& name() const { return name_; }
   const std::string& describe() const { return description_; }
+  std::size_t states() const { return buffers_.size(); }
   void bind(Parameters&);
   virtual void begin_step(const StepScalars&) {}
   virtual void apply(const Run&, float rate) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers that several ranks compute together, and optimizer state that is divided: the weights are those of one rank,
 // whatever the placement, and files do not depend on it.
+#include "optim/optimizer_options.h"
 #include "parallel/hybrid/cost.h"
 #include "text_run.h"
 
@@ -157,12 +158,12 @@ TEST_F(Hybrid, EveryOptimizer) {
         "gradUpdateType=adamW;weightDecay=0.1;epsilon=0.01", "gradUpdateType=lamb;weightDecay=0.01;epsilon=0.01",
         "gradUpdateType=lars;weightDecay=0.001;trustCoefficient=0.5"}) {
     SCOPED_TRACE(rule);
-    expect_as_one_rank(kind, rule, 2e-5,
-                       {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]",
-                        "ModelParallel=[dense=replicate;layers=[1=single]]",
-                        "ModelParallel=[dense=shard;layers=[1=single]]",
-                        // No parameter is on every rank: the other ranks have no chunk behind that of layer 2.
-                        "ModelParallel=[dense=single;layers=[2=shard]]"});
+    expect_as_one_rank(
+        kind, rule, 2e-5,
+        {"ModelParallel=[dense=shard]", "ModelParallel=[dense=single]",
+         "ModelParallel=[dense=replicate;layers=[1=single]]", "ModelParallel=[dense=shard;layers=[1=single]]",
+         // No parameter is on every rank: the other ranks have no chunk behind that of layer 2.
+         "ModelParallel=[dense=single;layers=[2=shard]]"});
   }
 }
 
@@ -218,10 +219,9 @@ TEST_F(Hybrid, SumsOverShardsComeAfterBackward) {
   const Kind wide{"wide", false, false, 3,
                   "Sequential (DenseLayer {500, activation = Tanh} : DenseLayer {520, activation = Tanh} : "
                   "DenseLayer {540, activation = Tanh} : DenseLayer {500, activation = Tanh})"};
-  for (const char* rule :
-       {"gradUpdateType=adagrad", "gradUpdateType=lamb;weightDecay=0.01;epsilon=0.01",
-        "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false;learningRatesPerMB=1",
-        "clippingGlobalNormPerSample=0.02;learningRatesPerMB=2"})
+  for (const char* rule : {"gradUpdateType=adagrad", "gradUpdateType=lamb;weightDecay=0.01;epsilon=0.01",
+                           "clippingThresholdPerSample=0.02;gradientClippingWithTruncation=false;learningRatesPerMB=1",
+                           "clippingGlobalNormPerSample=0.02;learningRatesPerMB=2"})
     expect_as_whole_in_groups(wide, "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]", rule,
                               1e-4);
 }
@@ -253,9 +253,10 @@ TEST_F(Hybrid, RanksThatDivideInAnotherWayAreRefused) {
   write({"configs", false, false, 3, kTwoLayers});
   const auto settings = [&](int rank) {
     return config(kind_, "refused", 8, 1) +
-           fmt::format("\nTrain=[SGD=[ModelParallel=[dense=shard;layers=[1={}]];ParallelTrain=[groups=size:2;"
-                       "parallelizationMethod=DataParallelSGD]]]",
-                       rank < 2 ? "shard" : "single");
+           fmt::format(
+               "\nTrain=[SGD=[ModelParallel=[dense=shard;layers=[1={}]];ParallelTrain=[groups=size:2;"
+               "parallelizationMethod=DataParallelSGD]]]",
+               rank < 2 ? "shard" : "single");
   };
   std::string problems[4];
   run_ranks(4, [&](Communicator& world) {
@@ -348,6 +349,27 @@ TEST_F(Hybrid, CostBehindASingleLayer) {
   layers[0].placement = Placement::single, layers[1].placement = Placement::shard;
   const auto costs = layer_costs(layers, {.ranks = 4, .samples = 64});
   EXPECT_EQ(costs[1].bytes, 4 * 3 * 64 * 100 + 28 * 3 * 64 + 4 * 48 * 40 / 4);
+}
+
+// Weights, gradients and state; four bytes per value.
+TEST_F(Hybrid, TheTableCountsTheStateOfTheOptimizer) {
+  std::vector<PlacedLayer> layers(1);
+  layers[0].layer.in = layers[0].layer.out = 1000, layers[0].chosen = true;
+  const auto table = [&](const StepOfLayers& step) { return placement_table(layers, step); };
+  EXPECT_NE(table({.ranks = 4, .state = 3}).find(" 20.000\n"), std::string::npos);
+  EXPECT_NE(table({.ranks = 4, .state = 3, .shards_state = true}).find(" 11.000\n"), std::string::npos);
+  EXPECT_NE(table({.bits = 1}).find("auto: plain data parallel training costs least"), std::string::npos);
+  layers[0].placement = Placement::shard;
+  EXPECT_NE(table({.ranks = 4, .state = 3, .shards_state = true}).find(" 5.000\n"), std::string::npos);
+  EXPECT_EQ(table({.bits = 1}).find("auto: "), std::string::npos);
+  OptimizerOptions o;
+  EXPECT_EQ(state_per_weight(o), 1);
+  o.momentum = false;
+  EXPECT_EQ(state_per_weight(o), 0);
+  o.rule = UpdateRule::rms_prop;
+  EXPECT_EQ(state_per_weight(o), 3);
+  o.rule = UpdateRule::adam;
+  EXPECT_EQ(state_per_weight(o), 2);
 }
 
 TEST_F(Hybrid, MistakesAreRefused) {

@@ -169,6 +169,8 @@ class HybridTest(support.TrainerTest):
         text = self.train(2, 'ModelParallel=[dense=shard]', '--check')
         self.assertRegex(text, r'conversions between ranks: .*AllGather.*ReduceScatter')
         self.assertRegex(text, r'64 x 512 +shard')
+        text = self.train(2, 'ModelParallel=[layers=[1=shard]]', '--check')
+        self.assertRegex(text, r'(?s)64 x 512 +shard.*512 x 256 +replicate.*256 x 40 +replicate')
 
     def test_mistakes_have_a_place(self):
         for settings, words in (('ModelParallel=[layers=[fc9=shard]]', "has no dense layer 'fc9'"),
@@ -187,6 +189,15 @@ class HybridTest(support.TrainerTest):
         groups = 'ParallelTrain=[groups="size:2";insideGroups=[parallelizationMethod=DataParallelSGD]];ModelParallel=[dense=shard]'
         self.assertIn('ModelParallel needs groups of one size', self.train(3, groups, '--check', expect=2))
         self.assertIn("has no dense layer 'fc9'", self.train(None, 'ModelParallel=[layers=[fc9=shard]]', '--check', expect=2))
+        # Without mpiexec, too.
+        text = self.train(None, 'ModelParallel=[dense=shard];ParallelTrain=[parallelizationMethod=DataParallelASGD]', 'parallelTrain=false', '--check', expect=2)
+        self.assertIn('needs ranks that make every step', text)
+
+    def test_one_rank_keeps_the_whole_optimizer(self):
+        for parallel in ('true', 'false'):
+            text = self.train(None, 'shardOptimizer=true', f'parallelTrain={parallel}', '--check')
+            self.assertIn('shardOptimizer has no effect: the only rank keeps the whole state', text)
+        self.assertIn('shardOptimizer needs ranks that make', self.train(2, 'shardOptimizer=true', 'parallelTrain=false', '--check', expect=2))
 
 
 if __name__ == '__main__':

@@ -197,19 +197,26 @@ std::string placement_table(std::span<const PlacedLayer> layers, const StepOfLay
   std::string text = fmt::format("{:>3}  {:<{}} {:>13}  {:<10} {:>12} {:>14} {:>10}", "", "dense layer", width,
                                  "in x out", "placement", "MB per step", "data parallel", "MB held");
   LayerCost sum, sum_usual;
-  const double held = (2 + step.state) * float_bytes / 1e6;  // weights, gradients, state
+  double sum_held = 0;
   const auto line = [&](const std::string& number, const std::string& name, const std::string& size,
-                        const std::string& place, const LayerCost& c, const LayerCost& u) {
+                        const std::string& place, const LayerCost& c, const LayerCost& u, double held) {
     text += fmt::format("\n{:>3}  {:<{}} {:>13}  {:<10} {:>12.3f} {:>14.3f} {:>10.3f}", number, name, width, size,
-                        place, c.bytes / 1e6, u.bytes / 1e6, c.weights * held);
+                        place, c.bytes / 1e6, u.bytes / 1e6, held);
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const DenseLayer& l = layers[i].layer;
+    const bool divided = step.shards_state && layers[i].placement == Placement::replicate;
+    const double state = static_cast<double>(step.state) / (divided ? step.ranks : 1);
+    const double held = (2 + state) * costs[i].weights * float_bytes / 1e6;  // weights, gradients, state
     line(std::to_string(i + 1), l.weight, fmt::format("{} x {}", l.in, l.out), to_string(layers[i].placement), costs[i],
-         usual[i]);
-    sum.bytes += costs[i].bytes, sum.weights += costs[i].weights, sum_usual.bytes += usual[i].bytes;
+         usual[i], held);
+    sum.bytes += costs[i].bytes, sum_usual.bytes += usual[i].bytes, sum_held += held;
   }
-  line("", "all dense layers", "", "", sum, sum_usual);
+  line("", "all dense layers", "", "", sum, sum_usual, sum_held);
+  const auto replicated_by_auto = [](const PlacedLayer& l) { return l.chosen && l.placement == Placement::replicate; };
+  if (!layers.empty() && std::ranges::all_of(layers, replicated_by_auto))
+    text += fmt::format("\nauto: plain data parallel training costs least for every layer, with gradients of {:g} bits",
+                        step.bits);
   return text;
 }
 

@@ -80,6 +80,8 @@ std::size_t layer_of(const config::Fields::Pair& entry, const std::vector<DenseL
 }  // namespace
 
 void ModelParallelOptions::describe(config::Fields& f) {
+  // A block that only names layers leaves the others as they are.
+  if (!f.given("dense") && f.given("layers")) dense = Placement::replicate;
   std::string word = dense ? to_string(*dense) : "auto";
   f("dense", word,
     "where dense layers lie: replicate = on every rank, shard = a part on each, single = on rank 0, auto");
