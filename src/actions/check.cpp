@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 
@@ -15,8 +16,8 @@
 namespace tutti::actions {
 namespace {
 
-// The memory that all ranks of this host plan to allocate, in bytes.
-double needed_here(Communicator& world, double of_this_rank) {
+// The sum of a figure over all ranks of this host.
+double sum_here(Communicator& world, double of_this_rank) {
   const auto hosts = hosts_of(world);
   std::vector<double> needs(static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(&of_this_rank, 1)), std::as_writable_bytes(std::span(needs)));
@@ -26,14 +27,27 @@ double needed_here(Communicator& world, double of_this_rank) {
   return sum;
 }
 
+std::string on_host_text(double of_host, int ranks) {
+  return ranks > 1 ? fmt::format(" on this rank, {} on the {} ranks of this host", bytes_text(of_host), ranks) : "";
+}
+
 std::string memory_line(double of_this_rank, double of_host, int ranks, const std::string& device) {
-  std::string line = fmt::format("  memory     {} for weights, gradients, optimizer and the values of a minibatch",
-                                 bytes_text(of_this_rank));
-  if (ranks > 1) line += fmt::format(" on this rank, {} on the {} ranks of this host", bytes_text(of_host), ranks);
+  std::string line = fmt::format("  memory     {} for weights, gradients, optimizer and the values of a minibatch{}",
+                                 bytes_text(of_this_rank), on_host_text(of_host, ranks));
   if (device != "cpu") line += "; GPU memory was allocated as a trial and is not counted";
   if (const auto left = available_memory())
     line += fmt::format("; {} are free", bytes_text(static_cast<double>(*left)));
   return line;
+}
+
+// All that preparation and steps have allocated, what was freed again included.
+std::string allocated_line(const Run& run, double of_this_rank, double of_host, int ranks) {
+  const bool timed = std::ranges::any_of(run.actions, [](const Prepared& p) {
+    return p.what->settings.find(", the fastest of those timed on ") != std::string::npos;
+  });
+  return fmt::format(
+      "  memory     {} of host memory for weights, gradients, optimizer, exchange and the values of a minibatch{}{}",
+      bytes_text(of_this_rank), on_host_text(of_host, ranks), timed ? "; what auto has tried is counted, too" : "");
 }
 
 std::string memory_warning(double of_host) {
@@ -69,7 +83,7 @@ std::string step_line(const std::string& command, const TrialRun& step) {
 void print_check(Communicator& world, const Run& run, const config::CommandLine& line, const config::Notices& notices,
                  const std::vector<std::string>& settings, int local_ranks, const std::string& device) {
   const auto mine = static_cast<double>(planned_memory());
-  const double here = needed_here(world, mine);
+  const double here = sum_here(world, mine);
   if (world.rank() != 0) return;
   for (const auto& n : notices.lines) print_comment(log::titled("Note", n));
   print_comment("What the configuration sets, as a config of its own; paths start at " +
@@ -97,7 +111,12 @@ void dry_run(const Run& run, Communicator& world) {
     world.barrier();
     if (world.rank() == 0) print_comment(step_line(p.command, step));
   }
-  if (world.rank() == 0) print_comment("Dry run: the configuration is fine. Nothing was written.");
+  const auto mine = static_cast<double>(allocated_memory());
+  const double here = sum_here(world, mine);
+  const int ranks = find_place(world).local_ranks;
+  if (world.rank() != 0) return;
+  print_comment(allocated_line(run, mine, here, ranks));
+  print_comment("Dry run: the configuration is fine. Nothing was written.");
 }
 
 }  // namespace tutti::actions

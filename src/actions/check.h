@@ -15,7 +15,7 @@ namespace tutti::actions {
 // up their memory. Rank 0 prints.
 void print_check(Communicator& world, const Run&, const config::CommandLine&, const config::Notices&,
                  const std::vector<std::string>& settings, int local_ranks, const std::string& device);
-// A step of every training, from what the check has created. Collective.
+// A step of every training, from what the check has created, and the memory that they have allocated. Collective.
 void dry_run(const Run&, Communicator& world);
 
 }  // namespace tutti::actions

@@ -19,6 +19,7 @@
 #include "graph/loops.h"
 #include "graph/shapes.h"
 #include "train/file.h"
+#include "train/metrics/options.h"
 #include "train/text_output.h"
 #include "tutti/error.h"
 
@@ -87,7 +88,7 @@ class Predictor {
   }
 
   std::string run() {
-    refuse_same_file(path_, words_.value("--output", "-"));
+    check_output(words_.value("--output", "-"));
     const auto nodes = chosen_nodes(network_.graph(), path_, listed_names(words_.value("--node")), "--node");
     std::vector<std::string> names;
     for (const std::size_t n : nodes) names.push_back(network_.graph().nodes[n].name);
@@ -110,6 +111,15 @@ class Predictor {
   }
 
  private:
+  // Before anything is computed. Files of --input are compared with it when they are opened.
+  void check_output(const std::string& to) const {
+    for (const std::string& read : {path_, words_.value("--classes"), words_.value("--mean")})
+      refuse_same_file(read, to);
+    if (to == "-") return;
+    if (const std::string why = why_unwritable(to, false); !why.empty())
+      throw Error(fmt::format("--output: {}\nfix: name a file that can be written", why));
+  }
+
   [[noreturn]] void refuse_constant() const {
     throw Error(fmt::format("'{}' has one value for all data, not one per sample\nfix: --node NODE", style_.node));
   }
@@ -122,7 +132,7 @@ class Predictor {
     if (format_ != "npy" && to != "-") {
       create_directories(directory_of(to));
       file_.open(to, std::ios::binary);
-      if (!file_) throw Error(fmt::format("creating '{}': {}", to, std::strerror(errno)));
+      if (!file_) throw Error(fmt::format("creating '{}': {}\nfix: name another --output", to, std::strerror(errno)));
     }
     std::ostream& out = to == "-" ? static_cast<std::ostream&>(text_) : file_;
     writer_ = format_ == "npy"    ? npy_writer(style_, to)
@@ -151,7 +161,8 @@ class Predictor {
     writer_->finish();
     const std::string to = words_.value("--output", "-");
     if (to == "-") return text_.str();
-    if (file_.is_open() && !file_.flush()) throw Error(fmt::format("writing '{}' failed (disk full?)", to));
+    if (file_.is_open() && !file_.flush())
+      throw Error(fmt::format("writing '{}' failed (disk full?)\nfix: free space, or name another --output", to));
     return fmt::format("'{}': '{}' of '{}' for {} samples\n", to, style_.node, path_, samples_);
   }
 

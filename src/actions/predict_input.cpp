@@ -55,7 +55,8 @@ InputKind kind_of_input(const NamedFile& input) {
 }
 
 std::string quoted_setting(const std::string& text) {
-  if (text.find('"') != text.npos) throw Error(fmt::format("the path '{}' has a quote in its name", text));
+  if (text.find('"') != text.npos)
+    throw Error(fmt::format("the path '{}' has a quote in its name\nfix: rename the file", text));
   return '"' + text + '"';
 }
 
@@ -76,7 +77,8 @@ class TemporaryFile {
   explicit TemporaryFile(const std::string& text) {
     std::string pattern = (fs::temp_directory_path() / "tutti-predict-XXXXXX").string();
     if (!::mkdtemp(pattern.data()))
-      throw Error(fmt::format("creating a folder in '{}': {}", pattern, std::strerror(errno)));
+      throw Error(fmt::format("creating a folder in '{}': {}\nfix: TMPDIR names where temporary files lie", pattern,
+                              std::strerror(errno)));
     folder_ = pattern;
     std::ofstream(path()) << text;
   }
@@ -211,7 +213,7 @@ PredictInput open_images(const CommandWords& words, const std::vector<NamedFile>
   std::string map;
   for (const std::string& file : input.files) {
     if (file.find_first_of("\t\n") != file.npos)
-      throw Error(fmt::format("'{}' has a tab or line break in its name", file));
+      throw Error(fmt::format("'{}' has a tab or line break in its name\nfix: rename the file", file));
     map += fmt::format("{}\t0\n", fs::absolute(file).string());
   }
   const auto list = std::make_shared<TemporaryFile>(map);

@@ -76,7 +76,8 @@ class DictionaryScanner {
     return out;
   }
   NumberKind kind() {
-    if (next() == '[') fail(at_, "the elements are records; only plain numbers are read");
+    if (next() == '[')
+      fail(at_, "the elements are records; only plain numbers are read\nfix: save one of their fields");
     const std::size_t at = at_;
     const std::string name = quoted();
     const auto known = descriptions.find(name);

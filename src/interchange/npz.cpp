@@ -118,7 +118,9 @@ void write_npz(const std::string& path, std::span<const Tensor> tensors) {
   create_directories(directory_of(path));
   const std::string unfinished = path + ".tmp";
   ZipHandle zip = open_zip(unfinished, ZIP_CREATE | ZIP_TRUNCATE);
-  const auto fail = [&] { throw Error(fmt::format("writing '{}': {}", path, zip_strerror(zip.get()))); };
+  const auto fail = [&] {
+    throw Error(fmt::format("writing '{}': {}\nfix: free space, or name another file", path, zip_strerror(zip.get())));
+  };
   std::vector<std::string> headers;  // until the archive is closed
   headers.reserve(tensors.size());
   for (const Tensor& t : tensors) {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "interchange/json_scanner.h"
+#include "interchange/npy.h"
 #include "interchange/tensor_file.h"
 #include "train/file.h"
 #include "tutti/error.h"
@@ -68,10 +69,10 @@ class SafetensorsFile final : public TensorFile {
   };
 
   [[noreturn]] void fail(std::size_t at, const std::string& what) const {
-    throw Error(
-        fmt::format("'{}', byte {}: {}\nfix: it is no safetensors file, or it was cut or changed; copy it "
-                    "again from where it was made",
-                    path_, at, what));
+    throw Error(fmt::format("'{}', byte {}: {}", path_, at,
+                            with_fix(what,
+                                     "it is no safetensors file, or it was cut or changed; copy it again from "
+                                     "where it was made")));
   }
 
   void read_tensor(JsonScanner& scan, const std::string& name, std::size_t at) {
@@ -92,7 +93,8 @@ class SafetensorsFile final : public TensorFile {
     if (dtype.empty() || !has_shape || offsets.size() != 2)
       fail(at, fmt::format("the tensor '{}' lacks one of dtype, shape and data_offsets", name));
     const auto known = dtypes.find(dtype);
-    if (known == dtypes.end()) fail(at, fmt::format("the tensor '{}' has the type {}, which is not read", name, dtype));
+    if (known == dtypes.end())
+      fail(at, fmt::format("the tensor '{}' has the type {}, which is not read\nfix: save it as F32", name, dtype));
     e.kind = known->second;
     const Place p{offsets[0], offsets[1], at};
     if (p.begin > p.end || p.end > size_ - data_)

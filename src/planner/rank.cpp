@@ -2,8 +2,12 @@
 // A rank of `trainer plan`: all methods in turn, in rounds, so that other work on the hosts meets all alike.
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "actions/method_trials.h"
 #include "base/exit_codes.h"
@@ -20,10 +24,13 @@ constexpr double kSecondsPerTrial = 0.6;
 constexpr int kRounds = 3;
 
 // The table for programs; src/planner/front.cpp takes these lines out of the output.
-void print_records(const std::vector<actions::Forecast>& all, double single, int ranks) {
+// `place`: of the training, whatever the ranks and the method.
+void print_records(const std::vector<actions::Forecast>& all, double single, int ranks,
+                   const std::vector<std::pair<std::string, std::int64_t>>& place) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   MetricsRecord one{"plan"};
-  one.place = {{"ranks", 1}};
+  one.place = place;
+  one.place.emplace_back("ranks", 1);
   one.texts = {{"method", "none"}, {"bits", "-"}};
   one.measures = {{"samples_per_second", single}};
   std::printf("%s\n", to_json(one, now).c_str());
@@ -31,7 +38,8 @@ void print_records(const std::vector<actions::Forecast>& all, double single, int
   for (int i = 0; i < static_cast<int>(all.size()); ++i) {
     const actions::Forecast& f = all[static_cast<std::size_t>(i)];
     MetricsRecord r{"plan"};
-    r.place = {{"ranks", ranks}, {"same_result", f.exact}, {"choice", i == choice.exact}};
+    r.place = place;
+    r.place.insert(r.place.end(), {{"ranks", ranks}, {"same_result", f.exact}, {"choice", i == choice.exact}});
     r.texts = {{"method", f.method}, {"bits", f.bits}};
     if (f.refused.empty())
       r.measures = {{"samples_per_second", f.samples_per_second},
@@ -58,9 +66,12 @@ void plan(const std::vector<std::string>& words, Communicator& world) {
         command.c_str(), world.size(), world.size() == 1 ? "" : "s", place.hosts, place.hosts == 1 ? "" : "s",
         trials.weights(), static_cast<long long>(trials.minibatch()), link.latency * 1e6, link.bandwidth / 1e6);
   double single = 0;
+  std::vector<std::pair<std::string, std::int64_t>> training;
   std::vector<actions::Forecast> all;
   for (int round = 0; round < kRounds; ++round) {
     single = std::max(single, trials.speed_of_one());
+    // Of rank 0 alone: ranks that divide layers have a part of the weights each.
+    training = {{"weights", static_cast<std::int64_t>(trials.weights())}, {"minibatch", trials.minibatch()}};
     std::size_t i = 0;
     for (const actions::Candidate& c : actions::candidates(sgd, world.size())) {
       actions::Forecast f = trials.measure(c, link);
@@ -73,7 +84,7 @@ void plan(const std::vector<std::string>& words, Communicator& world) {
   }
   if (world.rank() != 0) return;
   std::fputs(actions::report_text(all, single, world.size()).c_str(), stdout);
-  print_records(all, single, world.size());
+  print_records(all, single, world.size(), training);
 }
 
 }  // namespace

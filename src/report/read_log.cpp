@@ -289,7 +289,7 @@ std::ifstream log_of_rank(const std::string& path, std::size_t rank) {
 
 std::vector<RunData> read_log(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw Error(fmt::format("report: '{}' cannot be read", path));
+  if (!in) throw Error(fmt::format("report: '{}' cannot be read\nfix: check its permissions", path));
   Commands commands(path);
   for (std::string line; std::getline(in, line);) {
     const std::string text = without_time(line);

@@ -160,7 +160,7 @@ std::string RunData::setting(const std::string& name) const {
 
 RunData read_metrics(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw Error(fmt::format("report: '{}' cannot be read", path));
+  if (!in) throw Error(fmt::format("report: '{}' cannot be read\nfix: check its permissions", path));
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
   const auto steps = static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), is_step));

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 
 #include "report/page.h"
@@ -54,11 +55,23 @@ Options parse(int argc, const char* const* argv) {
   return o;
 }
 
+// The page must not replace what it shows.
+void refuse_source(const std::string& output, const std::vector<RunData>& runs) {
+  std::error_code ignored;
+  for (const RunData& r : runs)
+    for (const std::string& source : {r.source, r.predicted_by})
+      if (std::filesystem::equivalent(output, source, ignored))
+        throw Error(
+            fmt::format("report: the page would replace '{}', which it is made of\nfix: --output report.html", source));
+}
+
 void write(const std::string& path, const std::string& page) {
   std::ofstream out(path);
   out << page;
   out.close();
-  if (!out) throw Error(fmt::format("report: '{}' cannot be written: {}", path, std::strerror(errno)));
+  if (!out)
+    throw Error(fmt::format("report: '{}' cannot be written: {}\nfix: --output with a file in a folder that exists",
+                            path, std::strerror(errno)));
 }
 
 }  // namespace
@@ -73,6 +86,7 @@ int run(int argc, const char* const* argv) {
     const auto runs = read_runs(o.folders);
     for (const RunData& r : runs)
       for (const auto& note : r.notes) std::fprintf(stderr, "Note: %s\n", note.c_str());
+    refuse_source(o.output, runs);
     write(o.output, to_html(runs, o.title));
     std::printf("%s: %zu run%s\n", o.output.c_str(), runs.size(), runs.size() == 1 ? "" : "s");
     return 0;

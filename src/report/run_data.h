@@ -58,6 +58,7 @@ std::vector<RunData> read_log(const std::string& path);
 struct PlannedMethod {
   std::string method, bits;
   int ranks = 1;
+  double weights = 0, minibatch = 0;  // of the network and of all ranks; 0 = not known
   double samples_per_second = 0;
 };
 struct PlanData {
@@ -66,8 +67,9 @@ struct PlanData {
 };
 bool is_plan(const std::string& path);
 PlanData read_plan(const std::string& path);
-// Sets `predicted` of the run, unless it is already set, from the first plan that has a line for its method, bits and
-// number of ranks. Notes if none has.
+// Sets `predicted` of the run, unless it is already set, from the plan nearest to it in the folders that has a line for
+// its method, bits and number of ranks, and as far as both tell for as many weights and the same minibatch size. Notes
+// if none has, and if two plans are equally near.
 void add_prediction(RunData&, const std::vector<PlanData>&);
 
 // The runs in a folder, or that of a file. Throws Error if there are none.

@@ -88,14 +88,16 @@ class PlanReader {
   std::int64_t number(const YAML::Node& root, const char* key, std::int64_t otherwise, std::int64_t least) const {
     if (!root[key]) return otherwise;
     const auto n = value<std::int64_t>(root[key], key, "a whole number");
-    if (n < least) fail(root[key].Mark(), fmt::format("'{}' must be {} or more", key, least), "");
+    if (n < least)
+      fail(root[key].Mark(), fmt::format("'{}' must be {} or more", key, least), fmt::format("{}: {}", key, least));
     return n;
   }
 
   std::vector<std::string> texts(const YAML::Node& node, const std::string& key) const {
     if (!node) return {};
     if (node.IsScalar()) return {node.Scalar()};
-    if (!node.IsSequence()) fail(node.Mark(), fmt::format("'{}' must be a text or a list", key), "");
+    if (!node.IsSequence())
+      fail(node.Mark(), fmt::format("'{}' must be a text or a list", key), fmt::format("{}: [one, another]", key));
     std::vector<std::string> all;
     for (const auto& one : node) all.push_back(value<std::string>(one, key, "a list of texts"));
     return all;
@@ -113,6 +115,9 @@ class PlanReader {
       fail(root.Mark(), "random and halving need a number of runs", "runs: 12");
     if (plan_.runs > 0 && plan_.method == Method::grid)
       fail(root["runs"].Mark(), "a grid has as many runs as combinations", "remove runs, or method: random");
+    if (plan_.runs > kMostRuns)
+      fail(root["runs"].Mark(), fmt::format("a sweep has at most {} runs", kMostRuns),
+           fmt::format("runs: {}", kMostRuns));
     plan_.seed = static_cast<std::uint64_t>(number(root, "seed", 1, 0));
     plan_.ranks = number(root, "ranks", 1, 1);
     plan_.parallel = number(root, "parallel", 0, 1);
@@ -184,7 +189,8 @@ class PlanReader {
         read_range(entry.second, p);
       else
         p.values = texts(entry.second, p.key);
-      if (p.values.empty() && p.from == p.to) fail(entry.second.Mark(), fmt::format("'{}' has no values", p.key), "");
+      if (p.values.empty() && p.from == p.to)
+        fail(entry.second.Mark(), fmt::format("'{}' has no values", p.key), "a list such as [64, 128]");
       plan_.parameters.push_back(std::move(p));
     }
   }
@@ -263,11 +269,11 @@ std::uint64_t hash_of(const std::string& text, std::uint64_t h = 146959810393466
 }
 
 // `h`: of the texts of the configs.
-std::string name_of(const Plan& plan, const Run& run, std::uint64_t h) {
+std::uint64_t hash_of(const Plan& plan, const Run& run, std::uint64_t h) {
   for (const auto& c : plan.configs) h = hash_of(c, h);
   for (const auto& a : plan.arguments) h = hash_of(a, h);
   for (const auto& [key, value] : run.values) h = hash_of(value, hash_of(key, h));
-  return fmt::format("run-{:08x}", static_cast<std::uint32_t>(h ^ (h >> 32)));
+  return h;
 }
 
 }  // namespace
@@ -302,7 +308,11 @@ std::vector<Run> make_runs(const Plan& plan) {
         values[k] = drawn_value(p, draw(plan.seed, static_cast<std::uint64_t>(i), k));
     }
     for (std::size_t k = 0; k < values.size(); ++k) run.values.emplace_back(plan.parameters[k].key, values[k]);
-    run.name = name_of(plan, run, configs);
+    const std::uint64_t hash = hash_of(plan, run, configs);
+    run.name = fmt::format("run-{:08x}", static_cast<std::uint32_t>(hash ^ (hash >> 32)));
+    const auto named = std::ranges::find(runs, run.name, &Run::name);
+    // In one of a hundred sweeps of 10,000 runs two settings have the same 32 bits.
+    if (named != runs.end() && named->values != run.values) run.name = fmt::format("run-{:016x}", hash);
     run.folder = plan.output + "/" + run.name;
     if (std::ranges::none_of(runs, [&](const Run& r) { return r.name == run.name; })) runs.push_back(std::move(run));
   }

@@ -69,9 +69,16 @@ Words read_words(int argc, const char* const* argv) {
   return w;
 }
 
+void make_folder(const Plan& plan) {
+  std::error_code error;
+  std::filesystem::create_directories(plan.output, error);
+  if (error)
+    throw Error(fmt::format("sweep: the folder '{}' cannot be made: {}\nfix: choose another output", plan.output,
+                            error.message()));
+}
+
 // Two sweeps must not work in one folder. Held to the end of the process.
 void lock(const Plan& plan) {
-  std::filesystem::create_directories(plan.output);
   const std::string path = plan.output + "/.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) throw Error(fmt::format("sweep: cannot write '{}'\nfix: choose another output", path));
@@ -234,7 +241,7 @@ int carry_out(const Words& w) {
   const Plan plan = read_plan(w.file);
   const std::vector<Run> runs = make_runs(plan);
   words_of(plan, runs[0], 0);  // finds mistakes in the config
-  std::filesystem::create_directories(plan.output);
+  make_folder(plan);
   if (w.only < 0) note_other_runs(plan, runs);
   if (w.table) return print_table(plan, rows_of(plan, runs)), 0;
   watch_signals();

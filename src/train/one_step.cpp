@@ -16,7 +16,7 @@ TrialRun try_steps(Training& t, std::int64_t warm_up, std::int64_t steps) {
   if (t.average) t.average->restart();
   const EpochSettings settings = current_settings(t);
   TrialRun run;
-  for (const auto& s : t.network->parameters().slices) run.weights += s.size();
+  for (const auto& s : t.network->parameters().slices) run.weights += s.shard ? s.shard->whole.elements() : s.size();
   run.minibatch = t.sgd.update_size(settings.minibatch);
   run.epoch_samples = t.samples_per_epoch;
   if (warm_up > 0) run_trial(t, settings, "trial", warm_up * run.minibatch - 1);

@@ -109,6 +109,8 @@ class EffectiveConfigTest(support.TrainerTest):
             result = self.run_trainer(['--dry-run', 'configFile=conf/rich.cntk', 'stderr=log'], ranks)
             self.assertRegex(result.stdout, r'# Train: one step of 16 samples from the initial weights: criterion 0\.\d+ per sample')
             self.assertIn('# Test, action test: checked only', result.stdout)
+            self.assertRegex(result.stdout, r'(?m)^#   memory     \d\S* [kM]?B of host memory for weights, gradients, optimizer, exchange and the values of a minibatch'
+                             + (r' on this rank, \d\S* [kM]?B on the 2 ranks of this host$' if ranks else '$'))
             self.assertIn('# Dry run: the configuration is fine. Nothing was written.', result.stdout)
             after = sorted(p for p in self.directory.rglob('*') if not p.name.startswith('.std') and p.parent == self.directory)
             self.assertEqual([p for p in before if p.parent == self.directory], [p for p in after if 'ompi' not in p.name], str(result))

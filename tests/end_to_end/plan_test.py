@@ -44,18 +44,22 @@ class PlanTest(support.TrainerTest):
         self.assertEqual({('one rank' if r['method'] == 'none' else r['method'], r['bits']): round(r['measures']['samples_per_second']) for r in table},
                          {key: speed for key, (speed, _) in rows.items()})
         self.assertEqual([(r['method'], r['bits']) for r in table if r.get('choice')], [exact])
-        self.bytes_are_those_of_a_run(rows)
+        weights = re.search(r'(\d+) weights, minibatches', text).group(1)
+        self.assertEqual({(r['weights'], r['minibatch']) for r in table}, {(int(weights), 400)})
+        self.figures_are_those_of_a_run(rows, weights)
 
-    def bytes_are_those_of_a_run(self, rows):
+    def figures_are_those_of_a_run(self, rows, weights):
         for bits in ('32', '1'):
             run = self.run_trainer(['configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[epochSize=4000;ParallelTrain=[DataParallelSGD=[gradientBits={bits}]]]]'], 2)
+            for said in (f'network .* {weights} parameters in ', 'schedule .* steps of 400 samples each at first'):  # the report compares them with those of a plan
+                self.assertRegex(run.text, f'(?m)^  {said}')
             number, unit = re.search(r'Exchange of Epoch\[ 1 of 1\]: ([\d.]+) (kB|MB) sent', run.text).groups()
             sent = float(number) * {'kB': 1e-3, 'MB': 1}[unit]
             self.assertAlmostEqual(rows['DataParallelSGD', bits][1], sent / 10, delta=0.05 * sent / 10 + 0.001)
 
     def table(self, *words):
         """Bytes per step and memory by method and bits."""
-        self.plan('-n', 2, '--json', 'plan.jsonl', 'configFile=run.cntk', *words)
+        self.plan('configFile=run.cntk', '-n', 2, *words, '--json', 'plan.jsonl')
         rows = [json.loads(line) for line in (self.directory / 'plan.jsonl').read_text(encoding='utf-8').splitlines()]
         return {(r['method'], r['bits']): r['measures'] for r in rows if 'measures' in r}
 

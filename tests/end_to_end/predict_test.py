@@ -231,6 +231,8 @@ Test = [ action = "test"; modelPath = "net.dnn"; confusionTable = true; labelMap
                 (['--input', 'x.npy', '--format', 'npy'], 'an array needs a file'), (['--input', 'x.npy', '--format', 'xml'], "no format 'xml'"),
                 (['--input', 'x.npy', '--top', 'many'], "--top = 'many' is not a whole number"), (['--input', 'x.npy', '--mean', 'm.xml'], '--mean is for images'),
                 (['--input', 'x.npy', '--classes', 'data.ctf'], "names 5 classes, but 'z' has 3"), (['--input', 'data.ctf', '--map', 'features=S7'], "has no stream 'S7' for the network's input 'features'"), (['--input', 'data.ctf', '--map', 'labels=S1'], "does not need the input 'labels'"),
+                (['--input', 'data.ctf', '--output', 'data.ctf/o.csv'], "data.ctf' is no directory\nfix: name a file that can be written"),
+                (['--input', 'data.ctf', '--classes', 'names.txt', '--output', 'names.txt', '--format', 'csv'], "'names.txt' and 'names.txt' are the same file\nfix: "),
                 (['--input', 'data.ctf', '--map', 'label=S1'], "'label=S1' names no input of the network"), (['--input', 'data.ctf', '--output', 'o.xlsx'], "no format has the ending '.xlsx'")):
             with self.subTest(words):
                 self.assertIn(message, self.predict(*words, expect=2).stderr)

@@ -400,6 +400,40 @@ class ReportTest(support.TrainerTest):
                     self.assertEqual(rows, [speed] if speed else [], result.text)
                     self.assertEqual(f'no plan has a line for its exchange: {exchange or "unknown"}' in result.stderr, speed is None, result.text)
 
+    def plan_of_one_rank(self, name, speed, **training):
+        self.write(name, json.dumps({'event': 'plan', 'samples': 0, **training, 'ranks': 1, 'method': 'none', 'bits': '-', 'measures': {'samples_per_second': speed}}) + '\n')
+
+    def predicted(self, *words):
+        """The predicted speed of every run, by its name, and the notes."""
+        notes = self.report(*words).stderr
+        return {row[0].strip(): int(row[1]) for row in self.page().rows if len(row) == 5 and re.fullmatch(r'\d+\.\d\d', row[3])}, notes
+
+    def test_the_plan_nearest_to_a_run_counts(self):
+        for name, speed in (('lenet', 500), ('mlp', 700)):
+            self.metrics(f'runs/{name}/run.jsonl', [(1, 1.0)])
+            self.plan_of_one_rank(f'runs/{name}/plan.jsonl', speed)
+        self.metrics('runs/other/run.jsonl', [(1, 1.0)])
+        self.plan_of_one_rank('runs/plan.jsonl', 900)
+        self.assertEqual(self.predicted('runs'), ({'lenet': 500, 'mlp': 700, 'other': 900}, ''))
+        self.assertEqual(self.predicted('runs', 'runs/plan.jsonl'), ({'lenet': 500, 'mlp': 700, 'other': 900}, ''))
+        (self.directory / 'runs/plan.jsonl').unlink()
+        found, notes = self.predicted('runs')
+        self.assertEqual(found, {'lenet': 500, 'mlp': 700, 'other': 500})
+        self.assertEqual(notes, "Note: 'runs/other/run.jsonl': 'runs/lenet/plan.jsonl' and 'runs/mlp/plan.jsonl' are both plans for its exchange; the first one is shown\n")
+
+    def test_a_plan_of_another_network_predicts_nothing(self):
+        settings = ('  network    backend: cpu; 9 operations; 58 parameters in 4 parameter tensors, 4 chunks\n'
+                    '  schedule   learning rate 0.1 per sample; 4 epochs of 300 samples, 15 steps of 20 samples each at first, 60 steps in all')
+        self.metrics('runs/run.jsonl', [(1, 1.0)])
+        file = self.directory / 'runs/run.jsonl'
+        file.write_text(file.read_text().replace('"settings":""', f'"settings":{json.dumps(settings)}'))
+        for training, known in (({}, True), ({'weights': 58, 'minibatch': 20}, True), ({'weights': 59, 'minibatch': 20}, False), ({'weights': 58, 'minibatch': 40}, False)):
+            with self.subTest(training=training):
+                self.plan_of_one_rank('runs/plan.jsonl', 500, **training)
+                found, notes = self.predicted('runs')
+                self.assertEqual(list(found.values()), [500] if known else [])
+                self.assertEqual(notes, '' if known else "Note: 'runs/run.jsonl': the plans for its exchange are of another network or minibatch size\n")
+
     def test_mistakes(self):
         (self.directory / 'empty').mkdir()
         for words, said in ((['absent'], "there is no 'absent'"), (['empty'], "'empty' has neither metrics nor a log"), ([], 'no run is named'),
@@ -411,7 +445,10 @@ class ReportTest(support.TrainerTest):
         self.write('cut.log', CNTK_LOG + 'Times of Epoch[ 2 of 2]: compute ')
         self.report('cut.log')  # as a full disk leaves it
         self.write('run.log', CNTK_LOG)
-        self.assertIn('cannot be written', self.report('run.log', '--output=absent/page.html', expect=2).stderr)
+        for output, said in (('absent/page.html', "report: 'absent/page.html' cannot be written: No such file or directory\nfix: --output with a file in a folder that exists\n"),
+                             ('./run.log', "report: the page would replace 'run.log', which it is made of\nfix: --output report.html\n")):
+            self.assertEqual(self.report('run.log', f'--output={output}', expect=2).stderr, said)
+        self.assertEqual((self.directory / 'run.log').read_text(encoding='utf-8'), CNTK_LOG)
 
     def test_damaged_metrics_are_named(self):
         self.train('run', None)

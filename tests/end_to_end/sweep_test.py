@@ -163,7 +163,7 @@ class SweepTest(support.TrainerTest):
         for attempt in range(40):
             run = support.Run(self.directory, ['sweep', 'sweep.yaml'], None)
             self.addCleanup(run.close)
-            end = time.monotonic() + 0.35 + 0.1 * attempt
+            end = time.monotonic() + 0.35 * 1.15 ** attempt  # until a run ends in time on this machine
             while run.running() and time.monotonic() < end:
                 time.sleep(0.01)
             if run.running():
@@ -224,6 +224,12 @@ class SweepTest(support.TrainerTest):
             self.assertRegex(result.stderr, r"sweep: 'out' has \d runs? of other settings or of an edited config;")
             self.assertEqual([r['epochs'] for r in self.table()], [epochs])
         self.assertNotEqual(self.table()[0]['run'], before['run'])
+
+    def test_settings_with_one_short_name(self):
+        """A name is 32 bits of a hash. Of two settings that have the same ones both are runs; a setting given twice is one run."""
+        self.write('words.cntk', 'hidden = 1')
+        self.sweep('config: words.cntk\nparameters: {hidden: [27827, 50240, 27827, 50240]}\noutput: out\n', '--table')
+        self.assertEqual([(r['run'], r['hidden']) for r in self.table()], [('run-e77fee2e', '27827'), ('run-927c4ac17503a4ef', '50240')])
 
     def test_whole_numbers_are_drawn_equally_often(self):
         text = ('config: run.cntk\nmethod: random\nruns: 400\noutput: out\nparameters:\n'
@@ -603,6 +609,11 @@ output: out
                                    'epochs: {first: 1, factor: 3}'),
                                   ('config: run.cntk\nparameters: {hidden: [1], Hidden: [2]}\n', 'sweep.yaml:2:27', "'Hidden' is given twice"),
                                   ('config: run.cntk\nseed: 1\nseed: 2\nparameters: {hidden: [1]}\n', 'sweep.yaml:3:1', "'seed' is given twice"),
+                                  ('config: run.cntk\nparallel: 0\nparameters: {hidden: [1]}\n', 'sweep.yaml:2:11', 'fix: parallel: 1\n'),
+                                  ('config: run.cntk\narguments: {a: 1}\nparameters: {hidden: [1]}\n', 'sweep.yaml:2:12', 'fix: arguments: [one, another]\n'),
+                                  ('config: run.cntk\nparameters: {hidden: []}\n', 'sweep.yaml:2:22', 'fix: a list such as [64, 128]\n'),
+                                  ('config: run.cntk\nmethod: random\nruns: 10001\nparameters: {hidden: [1]}\n', 'sweep.yaml:3:7', 'fix: runs: 10000\n'),
+                                  ('config: run.cntk\noutput: run.cntk/out\nparameters: {hidden: [1]}\n', '', "'run.cntk/out' cannot be made"),
                                   ('config: [run.cntk\n', 'sweep.yaml:', 'no YAML'),
                                   ('config: no.cntk\nparameters: {hidden: [1]}\n', '', 'no.cntk')):
             with self.subTest(text=text):

@@ -90,7 +90,7 @@ TEST(Npy, DamageIsFoundBeforeMemoryIsTaken) {
               ::testing::AllOf(::testing::HasSubstr("byte 20: the type '>f4' is not read"),
                                ::testing::EndsWith("fix: save the array as float32: array.astype('<f4')")));
   EXPECT_THAT(error(npy_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", one)),
-              ::testing::HasSubstr("records"));
+              ::testing::EndsWith("records; only plain numbers are read\nfix: save one of their fields"));
   EXPECT_THAT(error(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", one)),
               ::testing::HasSubstr("the array is too large"));
   EXPECT_THAT(error(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }", one)),

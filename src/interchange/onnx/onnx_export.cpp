@@ -44,9 +44,10 @@ OnnxSummary write_onnx(const std::string& path, const graph::Graph& graph, std::
   create_directories(directory_of(path));
   {
     std::ofstream file(unfinished, std::ios::binary);
-    if (!file) throw Error(fmt::format("creating '{}': {}", unfinished, std::strerror(errno)));
+    if (!file) throw Error(fmt::format("creating '{}': {}\nfix: name another file", unfinished, std::strerror(errno)));
     if (!model.SerializeToOstream(&file) || !file.flush())
-      throw Error(fmt::format("writing '{}': {}", unfinished, std::strerror(errno)));
+      throw Error(
+          fmt::format("writing '{}': {}\nfix: free space, or name another file", unfinished, std::strerror(errno)));
   }
   File::open(unfinished).sync();
   rename_durably(unfinished, path);
