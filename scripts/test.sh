@@ -44,7 +44,7 @@ case $sanitizer in
     slower=(--timeout-multiplier 15)
     # Stacks of emulated GPU threads take the sanitizer more than half an hour; a bundle lacks its libraries; Slurm does
     # not pass its settings on.
-    without='agreement_test|half_values_test|cuda_images_test|end_to_end_bundle|end_to_end_slurm'
+    without='^((gpu_)?(agreement_test|half_values_test)|cuda_images_test|end_to_end_(bundle|slurm))$'
     ;;
   thread)
     build="build-threads"
