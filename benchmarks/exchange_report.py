@@ -7,6 +7,7 @@ import statistics
 import sys
 
 import hosts
+import runs
 
 
 @dataclasses.dataclass
@@ -127,7 +128,7 @@ def drawing(all_rows):
 TEXT = '''# Exchange on links of limited speed
 
 {settings}
-Made by `benchmarks/exchange.py --write`, on hosts of `scripts/cluster.sh`.
+Made by `benchmarks/exchange.py --write`, on hosts of `scripts/cluster.sh`. Newest rows: {measured}.
 
 ![samples per second](exchange.svg)
 
@@ -179,7 +180,7 @@ class Report:
         self.rows = [r for r in self.rows if not any(n.label == r.label and (n.link == r.link or 'all' in (n.link, r.link)) for n in new)] + new
         self.rows.sort(key=lambda r: (self.order.index(r.label) if r.label in self.order else len(self.order), -link_rate(r.link)))
         if self.folder:
-            text = TEXT.format(settings=self.settings, table=self.table(), sums=self.sums)
+            text = TEXT.format(settings=self.settings, measured=runs.commit_and_date(), table=self.table(), sums=self.sums)
             (self.folder / 'exchange.md').write_text(text, encoding='utf-8')
             (self.folder / 'exchange.svg').write_text(drawing(self.rows), encoding='utf-8')
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """runs.py -- what the benchmark scripts share: starting programs and ranks, failing with all that was said, and picking figures out of logs."""
+import datetime
 import os
 import pathlib
 import re
@@ -45,6 +46,16 @@ def needed(build, *programs):
         if not path.exists():
             sys.exit(f'{path} is not there: ninja -C {build} first, or name another --build')
     return paths
+
+
+def commit_and_date():
+    """"commit 1234abcd, 2026-11-28", of this clone and of today; the date alone elsewhere."""
+    try:
+        done = subprocess.run(['git', '-C', ROOT, 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True, check=False)
+        commit = f'commit {done.stdout.strip()}, ' if done.returncode == 0 else ''
+    except OSError:
+        commit = ''
+    return f'{commit}{datetime.date.today()}'
 
 
 def environment():

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CORES = 2  # that all hosts share
+CORES = len(os.sched_getaffinity(0))  # that all hosts of cluster.sh share
 STEPS = 24  # of an epoch
 MINIBATCH = 512
 IN_EVERY_STEP = ('DataParallelSGD', 'DataParallelSGD, late', 'ASA')  # methods to which the length of an epoch does not matter

@@ -11,10 +11,12 @@ Rates are also shown as a share of the rate of a large matrix product on that co
   scripts/compare_pytorch.py --venv PATH --write          uses an environment that is there; writes docs/results/pytorch.md
   scripts/compare_pytorch.py --isa avx2 --threads 2       both sides without AVX-512, on two cores
   scripts/compare_pytorch.py --device cuda --dtype tf32   on the first GPU, with the batches of the field; --write: docs/results/gpu.md
+  scripts/compare_pytorch.py --compiled                   PyTorch by torch.compile(mode="max-autotune"), in a table of its own
 
-On a GPU no core is pinned and no product is measured, and peak memory is not shown.
+Compiling takes minutes for each network and layout; it is not measured. On a GPU no core is pinned and no product is measured, and peak memory is not shown.
 """
 import argparse
+import datetime
 import json
 import math
 import os
@@ -112,9 +114,10 @@ def measure_trainer(arguments, model, step_seconds):
 def measure_pytorch(arguments, name, model, channels_last):
     command = [arguments.python, ROOT / 'scripts' / 'pytorch_models.py', name, '--batch', model.batch, '--seconds', arguments.seconds]
     command += ['--channels-last'] if channels_last else []
+    command += ['--compiled'] if arguments.compiled else []
     command += ['--dtype', arguments.dtype, '--device', arguments.device]
     text, memory = run(command, arguments)
-    found = json.loads(text.strip().splitlines()[-1])
+    found = json.loads([line for line in text.splitlines() if line.startswith('{')][-1])  # compilers may say something as well
     rate = model.batch * model.steps / statistics.median(found['seconds'])
     if arguments.device == 'cuda':
         arguments.processor = found['device']
@@ -212,18 +215,41 @@ def avx2(arguments):
     return arguments.device == 'cpu' and (arguments.isa == 'avx2' or flags is None or ' avx512f ' not in flags.group(1))
 
 
-def write_results(arguments, comparisons):
-    """Puts the table of this number type, instruction set and number of threads into the page; the other tables stay."""
-    title = arguments.dtype + (', AVX2' if avx2(arguments) else '') + (f', {arguments.threads} threads' if arguments.threads > 1 else '')
-    begin, end = f'<!-- {title} -->', f'<!-- end of {title} -->'
-    results = RESULTS[arguments.device]
+def table_title(arguments):
+    """Of the number type, instruction set, number of threads, and how PyTorch runs: each has a table of its own."""
+    return (arguments.dtype + (', AVX2' if avx2(arguments) else '') + (f', {arguments.threads} threads' if arguments.threads > 1 else '')
+            + (', torch.compile' if arguments.compiled else ''))
+
+
+def command_line(arguments):
     command = f'scripts/compare_pytorch.py --device {arguments.device} --dtype {arguments.dtype} --seconds {arguments.seconds:g} --rounds {arguments.rounds}'
     command += ' --isa avx2' if arguments.isa == 'avx2' else ''
     command += f' --threads {arguments.threads}' if arguments.threads > 1 else ''
+    return command + (' --compiled' if arguments.compiled else '')
+
+
+def commit_text():
+    """"commit 1234abcd"; empty outside of a clone."""
+    try:
+        done = subprocess.run(['git', '-C', ROOT, 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True, check=False)
+    except OSError:
+        return ''
+    return f'commit {done.stdout.strip()}' if done.returncode == 0 else ''
+
+
+def section_text(arguments, comparisons):
+    title = table_title(arguments)
     cores = 'one core' if arguments.threads == 1 else f'{arguments.threads} cores'
-    where = f'{cores} of an {processor()}' if arguments.device == 'cpu' else arguments.processor
-    section = '\n'.join([begin, f'## {title}', '', table(comparisons), '', summary(comparisons), '',
-                         f'`{command}`', f'on {where}, PyTorch {comparisons[0].pytorch[0].version}.', end])
+    where = f'{cores} of an {processor()}' if arguments.device == 'cpu' else f'an {arguments.processor}'
+    facts = [f'PyTorch {comparisons[0].pytorch[0].version}', commit_text(), f'{datetime.date.today()}']
+    return '\n'.join([f'<!-- {title} -->', f'## {title}', '', table(comparisons), '', summary(comparisons), '',
+                      f'`{command_line(arguments)}`', f'on {where}, {", ".join(f for f in facts if f)}.', f'<!-- end of {title} -->'])
+
+
+def write_results(arguments, comparisons):
+    """Puts the table into the page; those with other titles stay."""
+    title, results, section = table_title(arguments), RESULTS[arguments.device], section_text(arguments, comparisons)
+    begin, end = f'<!-- {title} -->', f'<!-- end of {title} -->'
     text = results.read_text(encoding='utf-8') if results.exists() else '# Speed against PyTorch\n'
     old = re.search(re.escape(begin) + '.*?' + re.escape(end), text, re.DOTALL)
     text = text[:old.start()] + section + text[old.end():] if old else text.rstrip() + '\n\n' + section + '\n'
@@ -265,6 +291,7 @@ def parse_arguments():
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--isa', choices=('native', 'avx2'), default='native', help='avx2: both sides without AVX-512')
     parser.add_argument('--threads', type=int, default=1, help='of each side, on as many cores')
+    parser.add_argument('--compiled', action='store_true', help='PyTorch by torch.compile(mode="max-autotune"), not eagerly')
     parser.add_argument('--cpu', help='the core, or a list of cores as of taskset; default: the last ones')
     parser.add_argument('--build', type=pathlib.Path, default=ROOT / 'build')
     parser.add_argument('--venv', type=pathlib.Path, default=ROOT / 'build' / 'pytorch', help='virtual environment; made if it is not there')

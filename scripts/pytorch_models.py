@@ -215,7 +215,7 @@ def make_batches(name, batch, count):
 LOWER = {'bfloat16': torch.bfloat16, 'float16': torch.float16}  # products in these types run under autocast
 
 
-def train(name, batch, seconds, channels_last, dtype, device):
+def train(name, batch, seconds, channels_last, dtype, device, compiled):
     torch.manual_seed(1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype != 'float32'
     torch.backends.cudnn.benchmark = True
@@ -232,6 +232,7 @@ def train(name, batch, seconds, channels_last, dtype, device):
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=True)
     except (RuntimeError, TypeError):  # older versions update on the CPU one by one
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    network = torch.compile(model, mode='max-autotune') if compiled else model
     scaler = torch.amp.GradScaler(device, enabled=dtype == 'float16')
     total = torch.zeros((), device=device)
 
@@ -239,7 +240,7 @@ def train(name, batch, seconds, channels_last, dtype, device):
         x, y = batches[i % len(batches)]
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device, dtype=LOWER.get(dtype), enabled=dtype in LOWER):
-            loss = loss_of(model(x), y)
+            loss = loss_of(network(x), y)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -275,11 +276,13 @@ def main():
     parser.add_argument('--channels-last', action='store_true')
     parser.add_argument('--dtype', choices=('float32', 'tf32', 'bfloat16', 'float16'), default='float32')
     parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
+    parser.add_argument('--compiled', action='store_true')
     arguments = parser.parse_args()
     threads = len(os.sched_getaffinity(0))
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
-    print(json.dumps(train(arguments.model, arguments.batch, arguments.seconds, arguments.channels_last, arguments.dtype, arguments.device)))
+    print(json.dumps(train(arguments.model, arguments.batch, arguments.seconds, arguments.channels_last, arguments.dtype, arguments.device,
+                           arguments.compiled)))
 
 
 if __name__ == '__main__':

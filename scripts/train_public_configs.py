@@ -90,6 +90,8 @@ def main():
     parser.add_argument('--set', action='append', default=[], help='a further setting')
     args = parser.parse_args()
     os.environ['OMP_NUM_THREADS'] = '1'
+    if os.geteuid() == 0:  # Open MPI refuses to run as root unless both are set
+        os.environ['OMPI_ALLOW_RUN_AS_ROOT'] = os.environ['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
     args.trainer, args.logs = args.trainer.resolve(), args.logs.resolve()
     args.logs.mkdir(parents=True, exist_ok=True)
     for config in args.config:

@@ -6,7 +6,9 @@ import math
 import os
 import pathlib
 import signal
+import subprocess
 import sys
+import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -61,6 +63,20 @@ def check(options, chosen):
         sys.exit(f'error: --minutes must be more than 0, and finite, not {options.minutes:g}\nfix: --minutes 10')
 
 
+def run(source, options):
+    """Whether the experiment of a source came to its end. If not, the next source runs all the same."""
+    module = module_of(source)
+    try:
+        with common.Bench(source, options, module.PARTS) as bench:
+            module.reproduce(bench)
+    except Exception as error:  # a mistake of one source must not cost the others their pages
+        if not isinstance(error, (RuntimeError, OSError, subprocess.CalledProcessError)):
+            traceback.print_exc()
+        print(f'error: {source}: {str(error) or type(error).__name__}', file=sys.stderr)
+        return False
+    return True
+
+
 def main():
     options = parse()
     chosen = [s for s in SOURCES if module_of(s)] if options.source == 'all' else [options.source]
@@ -70,11 +86,7 @@ def main():
     if not options.trainer.exists():
         sys.exit(f'error: there is no {options.trainer}: scripts/reproduce.sh without --trainer builds it')
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that hosts and runs end
-    for source in chosen:
-        module = module_of(source)
-        with common.Bench(source, options, module.PARTS) as bench:
-            module.reproduce(bench)
-    return 0
+    return 0 if all([run(source, options) for source in chosen]) else 1
 
 
 if __name__ == '__main__':

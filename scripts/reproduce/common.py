@@ -17,14 +17,20 @@ Adding a source: a file named as the source with _ for - (campos.py, mpi_learn.p
         page.plot('t1', svg.lines(...), 'images per second by workers')
     page.write()                                       docs/results/SOURCE.md and SOURCE-t1.svg; also prints the tables
 
+A table has every published row, with None in our columns where a run of this size does not measure it; `bench.skip`
+says why.
+
 `bench.run` returns a Run, or None where the time is up (`estimate` seconds do not fit) or the run failed; the page lists both kinds.
 `bench.pick(quick, full)` is the one that fits --quick or not. Settings are words of the trainer's command line ('Train=[SGD=[...]]').
-Every source must write its page within bench.left(), so put what matters most first.
+Every source must write its page within bench.left(), so put what matters most first; `with bench.share(.5):` gives a
+part half of the time that is left. Ranks compute on the CPU, also where there is a GPU: emulated hosts would all take
+the first one, and the time of waiting for ranks would contain its work.
 """
 import contextlib
 import copy
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -243,6 +249,7 @@ class Bench:
         self.quick = options.quick
         self.limit = 60 * (options.minutes or (QUICK_MINUTES if self.quick else FULL_MINUTES))
         self.started = time.monotonic()
+        self.part_end = math.inf  # where the share of a part ends, as used() counts
         self.skipped = []      # what did not fit into the time or failed, in words
         self.missing = set()   # data that cannot be had
         self.hosts_used = []   # (number of hosts, ranks per host)
@@ -265,9 +272,10 @@ class Bench:
             self.say('done')
 
     def probe(self):
-        """Whether namespaces are allowed here: containers may forbid them even to root."""
+        """Whether namespaces and limited links can be had: containers may forbid them even to root, kernels may lack
+        the limits."""
         try:
-            with Hosts(self, 1, 'none', 1):
+            with Hosts(self, 1, '1gbit', 1):
                 pass
         except RuntimeError as error:
             self.emulated, self.why_not = False, str(error).splitlines()[0]
@@ -279,7 +287,16 @@ class Bench:
 
     def left(self):
         """Seconds that runs may still take."""
-        return self.limit - RESERVE - self.used()
+        return min(self.limit - RESERVE, self.part_end) - self.used()
+
+    @contextlib.contextmanager
+    def share(self, part):
+        """Runs within it may take this part of the time that is left. What they do not need is left to later parts."""
+        self.part_end = self.used() + part * self.left()
+        try:
+            yield
+        finally:
+            self.part_end = math.inf
 
     def pick(self, quick, full):
         return quick if self.quick else full
@@ -342,7 +359,7 @@ class Bench:
         folder.mkdir(parents=True)
         log, metrics = folder / 'run.log', folder / 'metrics.jsonl'
         words = [*hosts.words(ranks), self.options.trainer.resolve(), f'configFile={ROOT / config}', f'command={command}', 'makeMode=false',
-                 f'numCPUThreads={threads}', 'traceLevel=1', f'OutputDir={folder}', f'modelPath={folder}/model.dnn', f'stderr={log}',
+                 'deviceId=-1', f'numCPUThreads={threads}', 'traceLevel=1', f'OutputDir={folder}', f'modelPath={folder}/model.dnn', f'stderr={log}',
                  f'{section}=[SGD=[metrics=[jsonl={metrics}]]]', *settings]
         words = [str(w) for w in words]
         (folder / 'command').write_text(shlex.join(words) + '\n', encoding='utf-8')

@@ -97,7 +97,7 @@ class Page:
         lines = [f'# {self.title}', self.wrapped(self.intro),
                  f'    scripts/reproduce.sh {bench.source}{" --quick" if bench.quick else ""}{minutes}{parts}',
                  '\n'.join(self.wrapped(line, '- ') for line in (
-                     f'Machine: {model}, {number} cores, {isa}; {hosts}.',
+                     f'Machine: {model}, {number} cores, {isa}; {hosts}. No GPU is used.',
                      f'Time: {size}; {bench.used() / 60:.1f} minutes used{", interrupted and continued with `--continue`" if bench.options.resume else ""}.',
                      f'Date: {datetime.date.today().isoformat()}, commit {commit()}.'))]
         differences = [*self.differences, 'Each rank has one thread: one rank alone uses one core and leaves the others idle.']

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/reproduce.sh: what it reads from runs, its tables, plots and pages, its errors, a tiny run; each source with made-up runs."""
 import argparse
-import importlib
+import importlib.util
 import io
 import json
+import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
 import unittest
@@ -28,6 +31,16 @@ def options(directory, **changed):
 def record(event, samples, seconds, error, **ranks):
     return json.dumps({'event': event, 'samples': samples, 'measures': {'seconds': seconds}, 'results': {'errs': {'mean': error, 'count': 1, 'error_rate': True}},
                        'ranks': ranks})
+
+
+class QuietTest(support.TrainerTest):
+    """Progress lines go nowhere."""
+
+    def setUp(self):
+        super().setUp()
+        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
+        quiet.start()
+        self.addCleanup(quiet.stop)
 
 
 class ReadingTest(unittest.TestCase):
@@ -117,21 +130,15 @@ class PageTest(support.TrainerTest):
             bench.skip('run 7')
             shown.write()
         text = (self.directory / 'pages/toy.md').read_text(encoding='utf-8')
-        for word in ('# Toy', 'scripts/reproduce.sh toy --quick', 'cores', 'AVX', 'the short run, at most 5 minutes', 'Date: 20', 'commit ', '--no-hosts was given',
+        for word in ('# Toy', 'scripts/reproduce.sh toy --quick', 'cores', 'AVX', 'the short run, at most 5 minutes', 'No GPU is used.', 'Date: 20', 'commit ', '--no-hosts was given',
                      'differs from the original', '## Table 1', '| x | 1 |', '![bars](toy-t1.svg)', '- run 7: no time was left'):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 120)
         self.assertTrue((self.directory / 'pages/toy-t1.svg').exists())
 
 
-class RunTest(support.TrainerTest):
+class RunTest(QuietTest):
     SETTINGS = ('Train=[SGD=[maxEpochs=2;epochSize=400];reader=[samples=400]]', 'Test=[reader=[samples=100]]', 'parallelTrain=true')
-
-    def setUp(self):
-        super().setUp()
-        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
-        quiet.start()
-        self.addCleanup(quiet.stop)
 
     def test_a_run(self):
         with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(2) as hosts:
@@ -142,7 +149,7 @@ class RunTest(support.TrainerTest):
         self.assertGreater(run.part('compute'), 0)
         self.assertTrue(0 <= run.error() <= 100)
         self.assertIn('errs', run.test)
-        self.assertIn('configFile=', (run.log.parent / 'command').read_text(encoding='utf-8'))
+        self.assertIn('deviceId=-1', shlex.split((run.log.parent / 'command').read_text(encoding='utf-8')))
 
     def test_runs_that_do_not_end_well(self):
         with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(1) as hosts:
@@ -162,6 +169,22 @@ class RunTest(support.TrainerTest):
             self.assertEqual((again.ranks, again.epochs), (1, first.epochs))
             self.assertGreaterEqual(bench.used(), first.wall)
             self.assertIsNone(bench.run('one', 'samples/methods/plain.cntk', hosts=hosts.at([0])))  # other settings are another run
+
+    def test_a_share_of_the_time(self):
+        with common.Bench('toy', options(self.directory, minutes=1), ()) as bench, unittest.mock.patch.object(bench, 'used', lambda: 6):
+            with bench.share(.5):
+                self.assertEqual(bench.left(), (60 - common.RESERVE - 6) / 2)
+            self.assertEqual(bench.left(), 60 - common.RESERVE - 6)
+
+    def test_links_without_a_limit_where_the_kernel_has_none(self):
+        def call(words, **_):
+            limited = '1gbit' in words
+            return subprocess.CompletedProcess(words, int(limited), '', 'Error: Specified qdisc kind is unknown.' if limited else '')
+
+        with unittest.mock.patch.object(common, 'can_emulate', return_value=''), unittest.mock.patch('subprocess.run', side_effect=call), \
+                common.Bench('toy', options(self.directory, no_hosts=False), ()) as bench:
+            self.assertFalse(bench.emulated)
+            self.assertIn('qdisc kind is unknown', bench.why_not)
 
     def test_places(self):
         with common.Bench('toy', options(self.directory), ()) as bench, bench.hosts(3) as hosts:
@@ -184,6 +207,68 @@ class CommandLineTest(support.TrainerTest):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(expected, done.stderr)
             self.assertNotIn('Traceback', done.stderr)
+
+
+class AllTest(support.TrainerTest):
+    def test_a_source_that_fails_does_not_stop_the_others(self):
+        spec = importlib.util.spec_from_file_location('reproduce_main', support.SOURCE / 'scripts/reproduce/__main__.py')
+        program = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(program)
+        done = []
+
+        def reproduce(bench):
+            done.append(bench.source)
+            if bench.source == 'theano-mpi':
+                raise RuntimeError('no links')
+
+        words, module = options(self.directory, source='all', check=False), argparse.Namespace(PARTS=(), reproduce=reproduce)
+        with unittest.mock.patch.multiple(program, parse=lambda: words, module_of=lambda source: module), \
+                unittest.mock.patch('signal.signal'), unittest.mock.patch('sys.stderr', io.StringIO()) as said:
+            self.assertEqual(program.main(), 1)
+        self.assertEqual(done, list(program.SOURCES))
+        self.assertIn('error: theano-mpi: no links\n', said.getvalue())
+
+
+class CommandsTest(unittest.TestCase):
+    """The commands of docs/results/README.md: what they name is there, and scripts take their arguments."""
+    # Runs a script up to the end of its parse_args.
+    PARSE = ('import argparse, os, runpy, sys; parse = argparse.ArgumentParser.parse_args; '
+             'argparse.ArgumentParser.parse_args = lambda *words: parse(*words) and os._exit(0); '
+             'sys.argv = sys.argv[1:]; sys.path[0] = os.path.dirname(sys.argv[0]); '
+             'runpy.run_path(sys.argv[0], run_name="__main__"); sys.exit("no parse_args")')
+
+    PAGES, TEXT = (support.SOURCE / 'docs/results/README.md').read_text(encoding='utf-8').split('## Commands')
+    BLOCKS = '\n'.join(re.findall(r'^```\n(.*?)^```$', TEXT, re.DOTALL | re.MULTILINE)).replace('\\\n', ' ')
+
+    def test_each_page_has_a_command(self):
+        pages = re.findall(r'^\| \[(.*?)\]', self.PAGES, re.MULTILINE)
+        named = ','.join(re.findall(r'^# ([^:\n]*)', self.BLOCKS, re.MULTILINE)).replace(' ', '').split(',')
+        self.assertEqual(sorted(named), sorted(pages))
+
+    def test_programs_that_quickstart_does_not_build(self):
+        built = re.search(r'^ninja -C build (.*)', self.BLOCKS, re.MULTILINE)[1].split()
+        known = (support.SOURCE / 'benchmarks/meson.build').read_text(encoding='utf-8')
+        self.assertLessEqual({pathlib.Path(target).name for target in built}, set(re.findall(r"executable\('(\w+)'", known)))
+        self.assertLessEqual(set(re.findall(r'build/(benchmarks/\w+)', self.BLOCKS)), set(built))
+
+    def test_arguments(self):
+        lines = [[w for w in shlex.split(line, comments=True) if not re.match(r'[A-Z_]+=', w)] for line in self.BLOCKS.splitlines()]
+        for first, *words in filter(None, lines):
+            with self.subTest(first, words=words):
+                for config in re.findall(r'configFile=(samples/\S+)', ' '.join(words)):
+                    self.assertTrue((support.SOURCE / config).exists())
+                if first == 'python3':
+                    self.assertTrue((support.SOURCE / words[0]).exists())
+                if first.startswith(('scripts/', 'benchmarks/')):
+                    self.assertTrue(os.access(support.SOURCE / first, os.X_OK))
+                if first.endswith('.py'):
+                    subprocess.run([sys.executable, '-B', '-c', self.PARSE, support.SOURCE / first, *words], check=True)
+                if first == 'scripts/reproduce.sh':
+                    subprocess.run([support.SOURCE / first, *words, '--check'], check=True)
+
+    def test_cores_of_the_simulator(self):
+        words = ['taskset', '-c', str(min(os.sched_getaffinity(0))), sys.executable, '-B', '-c', 'import check_simulator as c; print(c.CORES)']
+        self.assertEqual(subprocess.check_output(words, cwd=support.SOURCE / 'scripts'), b'1\n')
 
 
 class MadeUpRuns:
@@ -218,7 +303,7 @@ class SourcesTest(support.TrainerTest):
                             module.reproduce(bench)
                     text = (self.directory / f'pages/{source}.md').read_text(encoding='utf-8')
                     for word in words:
-                        self.assertIn(word, text)
+                        self.assertIn(word, ' '.join(text.split()))
                     self.assertLessEqual(max(map(len, text.splitlines())), 120)
                     self.assertLess(len(text.split()), 2500)
                     for plot in (self.directory / 'pages').glob('*.svg'):
@@ -245,32 +330,47 @@ class SourcesTest(support.TrainerTest):
                     module.reproduce(bench)
             self.assertIn(row, (self.directory / f'pages/{source}.md').read_text(encoding='utf-8'))
 
+    def test_published_rows_that_a_short_run_does_not_measure(self):
+        for source, part, rows in (
+                ('theano-mpi', 't1', ['| 8 | 32 | 0.5 | 16 | 20.3 | 5.7 | – | – | – |', 'table 1, 8 workers with batch 32 and 16 bits']),
+                ('theano-mpi', 't3', ['| VGG-32b | AR | 41.41 | 4.3 | 0.54 | – | – | – | – | – |', 'table 3, VGG-32b']),
+                ('campos', 't2', ['| 15 nodes: 8 workers, 7 servers | 809.10 | 6.52 | 0.82 | – | – | – |', 'T2, 15 nodes: 8 workers, 7 servers']),
+                ('campos', 't3', ['| 8 | 0.217 | 1.1 | 22.50 | 4.73 | – | – | – | – |', 'T3, 8 nodes']),
+                ('mpi-learn', 't1', ['| 500 | 3.0 | – | – | – | – |', 'T1, batch 500'])):
+            module = importlib.import_module(source.replace('-', '_'))
+            with self.subTest(part), common.Bench(source, options(self.directory, parts=[part]), module.PARTS) as bench:
+                bench.run, bench.emulated, bench.dataset = MadeUpRuns(gaps=False), False, lambda name: self.directory
+                with unittest.mock.patch('builtins.print'):
+                    module.reproduce(bench)
+                text = (self.directory / f'pages/{source}.md').read_text(encoding='utf-8')
+                self.assertIn(rows[0], text)
+                self.assertIn(f'- {rows[1]}: in the full run only', text)
+
     def test_theano_mpi(self):
-        self.write_page('theano-mpi', ['60,965,224', '13,378,280', '138,357,544', '| AlexNet-32b | AR | 8.03 | 2.9 |', '19.8', 'ASA16', 'α', '21.12'],
+        self.write_page('theano-mpi', ['60,965,224', '13,378,280', '138,357,544', 'AlexNet-128b 31.2 and 3.9;', '| AlexNet-32b | AR | 8.03 | 2.9 |', '19.8', 'ASA16', 'α', '21.12',
+                                       '| GoogLeNet-32b | AR | 2.07 |', '| VGG-32b | AR | 41.41 |', '| 8 | 128 | 0.5 | 32 | 20.7 | 6.7 |',
+                                       '| 8 | 16 | – | 11.75 | 7.3 | – | – |'],
                         parameters=lambda bench, model: 60965224)
 
     def test_campos(self):
-        self.write_page('campos', ['124.18', '7 nodes: 4 workers, 3 servers', '0.202', '37.99', 'mixed mode', 'backupWorkers = 1'])
+        self.write_page('campos', ['124.18', '7 nodes: 4 workers, 3 servers', '809.10', '0.202', '37.99', '22.50', 'mixed mode', 'backupWorkers = 1'])
 
     def test_mpi_learn(self):
-        self.write_page('mpi-learn', ['| 10 | 0.1', 'one master', 'sharded servers', 'Speed-up by workers', 'Validation'], make_events=lambda bench, count: self.directory)
+        self.write_page('mpi-learn', ['| 10 | 0.1', '| 500 | 3.0 |', '| 60 | 30 | – | – | – |', 'one master', 'sharded servers', 'Speed-up by workers', 'Validation',
+                                      'which method is ahead is chance'], make_events=lambda bench, count: self.directory)
 
     def test_neon(self):
         self.write_page('neon', ['VGG E', '512 images', 'shard', 'single'], times=lambda run, minibatch: {'forward': 1.0, 'backward': 2.0})
+        first = importlib.import_module('neon').PLACEMENTS[:3]  # what a short run measures
+        self.assertEqual([dense for _, dense, _ in first], ['replicate', 'auto', 'shard'])
 
     def test_cntk(self):
         self.write('test_map.txt', ''.join(f'.../test/cat/{i}.png\t3\n' for i in range(40)))
         self.write_page('cntk', ['MNIST', 'ATIS', 'block momentum', 'ResNet-20', 'slow worker'])
 
 
-class DataTest(support.TrainerTest):
+class DataTest(QuietTest):
     """Data that are not at hand."""
-
-    def setUp(self):
-        super().setUp()
-        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
-        quiet.start()
-        self.addCleanup(quiet.stop)
 
     def bench(self, source='toy', **changed):
         (self.directory / 'at-hand').mkdir(exist_ok=True)
@@ -300,6 +400,8 @@ class DataTest(support.TrainerTest):
                 self.assertEqual(len(tries), 1)
                 text = (self.directory / f'pages/{source}.md').read_text(encoding='utf-8')
                 self.assertIn('- all runs on mnist: scripts/get_mnist.sh could not get the data', text)
+                if source == 'theano-mpi':
+                    self.assertIn('| 8 | 32 | 0.5 | 32 | 19.9 | 4.9 | – | – | – |', text)
 
     def test_no_time_to_draw_events(self):
         mpi_learn = importlib.import_module('mpi_learn')
@@ -312,7 +414,7 @@ class DataTest(support.TrainerTest):
                       (self.directory / 'pages/mpi-learn.md').read_text(encoding='utf-8'))
 
 
-class ParametersTest(support.TrainerTest):
+class ParametersTest(QuietTest):
     """Table 2 of theano-mpi, with a trainer that tells a number and goes on."""
 
     def setUp(self):
@@ -321,9 +423,6 @@ class ParametersTest(support.TrainerTest):
                    'stderr=*) echo "Training 123 parameters" > "${w#stderr=}"; esac; done\nexec sleep 60\n')
         (self.directory / 'trainer').chmod(0o755)
         self.module = importlib.import_module('theano_mpi')
-        quiet = unittest.mock.patch('sys.stderr', io.StringIO())
-        quiet.start()
-        self.addCleanup(quiet.stop)
 
     def test_after_an_interruption(self):
         with common.Bench('toy', options(self.directory, trainer=self.directory / 'trainer'), ()) as bench:

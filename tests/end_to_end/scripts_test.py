@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts beside the program: the layout check finds what it is for, the summary reads what the trainer logs,
 the data scripts unpack what they are given."""
+import argparse
 import dataclasses
+import importlib
 import io
 import os
 import struct
@@ -309,9 +311,43 @@ class CompareTest(support.TrainerTest):
         for program in ('trainer', 'benchmarks/gemm_rate'):
             self.write(f'build/{program}', '')
         done = subprocess.run([sys.executable, support.SOURCE / 'scripts/compare_pytorch.py', '--build', self.directory / 'build',
-                               '--models', 'lenet,lenot'], capture_output=True, text=True, check=False)
+                               '--compiled', '--models', 'lenet,lenot'], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("there is no network 'lenot'", done.stderr)
+
+
+    def test_compiled_pytorch_has_a_table_of_its_own_with_commit_and_date(self):
+        with unittest.mock.patch.object(sys, 'path', [str(support.SOURCE / 'scripts'), *sys.path]):
+            compare = importlib.import_module('compare_pytorch')
+        arguments = argparse.Namespace(device='cpu', dtype='bfloat16', seconds=2, rounds=1, isa='avx2', threads=1, compiled=True, cpu='0', python='python3')
+        called = []
+
+        def run(command, _):
+            called.append(command)
+            return 'a remark\n{"seconds": [0.5], "parameters": 431080, "multiply_adds": 1, "version": "2.15.0"}\n', 800
+        with unittest.mock.patch.object(compare, 'run', run):
+            theirs = compare.measure_pytorch(arguments, 'lenet', compare.MODELS['lenet'], False)
+        self.assertIn('--compiled', called[0])
+        self.assertEqual(theirs.rate, 2 * compare.MODELS['lenet'].batch)
+        comparison = compare.Comparison('lenet')
+        comparison.ours, comparison.products = [compare.Measurement(256, 60, 431080)], [100.0]
+        comparison.tried = {False: [theirs]}
+        with unittest.mock.patch.object(compare, 'commit_text', lambda: 'commit 1234abcd'):
+            lines = compare.section_text(arguments, [comparison]).splitlines()
+        self.assertEqual(lines[:2], ['<!-- bfloat16, AVX2, torch.compile -->', '## bfloat16, AVX2, torch.compile'])
+        self.assertEqual(lines[-3], '`scripts/compare_pytorch.py --device cpu --dtype bfloat16 --seconds 2 --rounds 1 --isa avx2 --compiled`')
+        self.assertRegex(lines[-2], r'^on one core of an .*, PyTorch 2\.15\.0, commit 1234abcd, \d{4}-\d\d-\d\d\.$')
+        self.assertEqual(lines[-1], '<!-- end of bfloat16, AVX2, torch.compile -->')
+
+
+class StepLatencyTest(unittest.TestCase):
+    def test_medians_above_their_limits_are_named(self):
+        with unittest.mock.patch.object(sys, 'path', [str(support.SOURCE / 'benchmarks'), *sys.path]):
+            latency = importlib.import_module('step_latency')
+        quiet = {('t', 1): [25.0, 20.0, 90.0], ('t', 2): [35.5], ('t', 3): [99.0]}
+        busy = {('t', 1): [50.0], ('t', 2): [60.0], ('t', 3): [198.5]}
+        self.assertEqual(latency.above_limits(quiet, busy), ['above the limit: t on 2 rank(s): 35.5 us, limit 35',
+                                                             'above the limit: t on 3 rank(s), one core busy: 198.5 us, limit 198.0'])
 
 
 class QuickstartTest(support.TrainerTest):
