@@ -19,6 +19,7 @@
 #include "actions/run.h"
 #include "base/activity.h"
 #include "base/exit_codes.h"
+#include "base/launcher.h"
 #include "base/memory.h"
 #include "base/stop_request.h"
 #include "base/time_slice.h"
@@ -87,8 +88,13 @@ int main(int argc, char** argv) {
     return tutti::kWrongConfiguration;
   }
   tutti::watch_this_thread();
-  tutti::end_on_signals(tutti::kPreempted, !tutti::find_launcher().present);
+  // Commands on model files end as other programs do: a shell's loop over models ends with Ctrl-C.
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (std::ranges::find(tutti::actions::command_list(), first, &tutti::actions::CommandHelp::name) ==
+      tutti::actions::command_list().end())
+    tutti::end_on_signals(tutti::kPreempted, !tutti::find_launcher().present);
   tutti::MpiSession mpi(&argc, &argv);
+  if (mpi.world().rank() == 0) tutti::launcher::tell(tutti::launcher::kConnected);
   // Outside of the try block, so that a failure does not destroy it: that would join the run's threads, and one of them
   // may wait for a rank that waits for this one.
   std::unique_ptr<tutti::actions::Run> run;

@@ -40,7 +40,7 @@ std::string memory_line(double of_this_rank, double of_host, int ranks, const st
   return line;
 }
 
-// All that preparation and steps have allocated, what was freed again included.
+// All that was allocated so far, memory that is freed already included.
 std::string allocated_line(const Run& run, double of_this_rank, double of_host, int ranks) {
   const bool timed = std::ranges::any_of(run.actions, [](const Prepared& p) {
     return p.what->settings.find(", the fastest of those timed on ") != std::string::npos;

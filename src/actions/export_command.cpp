@@ -37,7 +37,7 @@ std::string export_model(const std::string& path, const CommandWords& words) {
   const auto tensors = tensors_of(view_model(network));
   const auto write = [&](const char* option, const char* what, auto* write_file) {
     if (!words.has(option)) return;
-    if (tensors.empty()) throw Error(fmt::format("the model '{}' has no parameters\nfix: --onnx F writes networks without", path));
+    if (tensors.empty()) throw Error(fmt::format("the model '{}' has no parameters\nfix: --onnx FILE, which also exports networks without parameters", path));
     const std::string to = words.value(option);
     refuse_same_file(path, to);
     write_file(to, tensors);

@@ -47,7 +47,7 @@ std::string command_help(const std::string& name) {
   if (const std::string all = model_command_help(name); !all.empty()) return all;
   for (const CommandHelp& c : command_list())
     if (config::equal_keys(c.name, name))
-      return fmt::format("trainer {} {}\n  {}\n  trainer {} --help explains its words\n", c.name, c.words, c.help,
+      return fmt::format("trainer {} {}\n  {}\n  trainer {} --help explains its options\n", c.name, c.words, c.help,
                          c.name);
   return {};
 }

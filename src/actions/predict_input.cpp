@@ -77,7 +77,7 @@ class TemporaryFile {
   explicit TemporaryFile(const std::string& text) {
     std::string pattern = (fs::temp_directory_path() / "tutti-predict-XXXXXX").string();
     if (!::mkdtemp(pattern.data()))
-      throw Error(fmt::format("creating a folder in '{}': {}\nfix: TMPDIR names where temporary files lie", pattern,
+      throw Error(fmt::format("creating a folder in '{}': {}\nfix: set TMPDIR to a writable folder", pattern,
                               std::strerror(errno)));
     folder_ = pattern;
     std::ofstream(path()) << text;

@@ -92,8 +92,8 @@ void note_uncompared_weights(const ActionContext& context, const Training& t) {
         "verifyReplicas has no effect with {}: there are no equal copies of the weights to compare", method));
   else if (!parallel.sums_gradients())
     context.notice(fmt::format(
-        "verifyReplicas compares the weights of the last exchange with {}: a change in the weights of one rank that "
-        "the next exchange spreads is not found",
+        "verifyReplicas compares the weights of the last exchange with {}: corruption on one rank that the next "
+        "exchange spreads is not found",
         method));
 }
 

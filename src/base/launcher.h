@@ -12,6 +12,8 @@ namespace tutti::launcher {
 constexpr const char* kStory = "OMPI_TUTTI_LAUNCH";        // environment: the attempt, and how the one before ended
 constexpr const char* kBegun = "OMPI_TUTTI_LAUNCH_BEGUN";  // models that earlier attempts began, a line each
 
+// The watchdogs are connected: from now on the run itself notices a host that is cut off.
+constexpr std::string_view kConnected = "tutti: connected";
 // From `trains` to `trained`, SIGUSR1 makes all ranks save their state and end.
 constexpr std::string_view kTrains = "tutti: trains", kTrained = "tutti: trained";
 // Followed by the path of a model whose initial state was saved: makeMode = false has done its part.

@@ -66,7 +66,7 @@ void end_on_signal(int) {
   _exit(code_outside);
 }
 
-// Who starts a program in the background of a script lets it ignore SIGINT.
+// Shells start background commands with SIGINT ignored: it stays so.
 void handle(int number, void (*handler)(int), struct sigaction& before) {
   struct sigaction action {};
   action.sa_handler = handler;

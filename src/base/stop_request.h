@@ -9,8 +9,8 @@
 namespace tutti {
 
 // From now on one of these signals ends the process at once with this exit code, except while StopSignals lives:
-// outside of a training there is nothing to save. `says`: with a line on stderr; launchers send signals to all ranks
-// when one has failed, and its message is to be the last.
+// outside of a training there is nothing to save. `says`: with a line on stderr. Not under a launcher, which signals
+// all ranks after a failure: the message of the failed one must be the last.
 void end_on_signals(int exit_code, bool says);
 
 // While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once. A signal too late

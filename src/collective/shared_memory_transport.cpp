@@ -42,7 +42,7 @@ class SharedMemoryTransport final : public ShardTransport {
     if (!memory_)
       throw Error(
           fmt::format("{} ranks of this host could not share {} MB of memory for their exchange. fix: transport = "
-                      "shards in ParallelTrain",
+                      "messages in ParallelTrain",
                       ranks_, mine * static_cast<std::size_t>(ranks_) >> 20));
   }
 

@@ -50,8 +50,8 @@ ResolvedTransport resolve_transport(Transport wanted, Communicator& comm) {
       {},
       hosts > 1 ? fmt::format("transport = sharedMemory needs all ranks on one host, but these {} ranks are on {}",
                               comm.size(), hosts)
-                : fmt::format("transport = sharedMemory: {} ranks cannot share memory on this system, or not with "
-                              "messageChecksums = all",
+                : fmt::format("transport = sharedMemory: {} ranks cannot share memory (not allowed here, or "
+                              "messageChecksums = all)",
                               comm.size()),
       hosts > 1 ? "transport = auto; or groups = byNode, with the transport in insideGroups"
                 : "transport = auto, or transport = messages");

@@ -18,7 +18,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -37,15 +39,18 @@ using namespace std::chrono_literals;
 // For Open MPI; values set by the user are kept.
 // - It writes long messages over TCP into the receiver's memory, after asking for the address; between two ranks whose
 //   messages cross, the link idles meanwhile. Sent in fragments, the same messages fill it.
-// - Where /dev/shm is too small for its shared memory it warns and sends over TCP. Files in /tmp do as well.
+// - Where /dev/shm is too small for its shared memory it warns and sends over TCP. Temporary files do as well.
 // - On one host it looks for InfiniPath devices for .2 s although ob1 is what it takes in the end.
 void choose_transport() {
   setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
   const char* const all = std::getenv("OMPI_COMM_WORLD_SIZE");
   const char* const here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  const auto ranks_here = static_cast<std::uint64_t>(here ? std::max(1, std::atoi(here)) : 1);
-  if (free_shared_memory() < kSharedMemoryPerRank * ranks_here)
-    setenv("OMPI_MCA_btl_vader_backing_directory", "/tmp", 0);
+  constexpr std::uint64_t segment = 5 << 20;  // bytes of each rank
+  const std::uint64_t needed = segment * static_cast<std::uint64_t>(here ? std::max(1, std::atoi(here)) : 1);
+  std::error_code none;
+  const auto files = std::filesystem::temp_directory_path(none);
+  if (here && free_shared_memory() < needed && !none && std::filesystem::space(files, none).available > needed && !none)
+    setenv("OMPI_MCA_btl_vader_backing_directory", files.c_str(), 0);
   if (all && here && std::string_view(all) == here) setenv("OMPI_MCA_pml", "ob1", 0);
 }
 

@@ -54,8 +54,8 @@ class WatchLink {
   std::optional<WatchMessage> receive();
   // Why the connection has ended: 0 = the other process closed it, which the kernel does when it dies; or errno.
   int why_closed() const { return why_closed_; }
-  // Whether the other host has acknowledged all that was sent. Of a process that reads nothing the receive window is
-  // full after some minutes of heartbeats; what the kernel holds back since then does not count.
+  // Whether the other host has acknowledged all that was sent. If a process stops reading, its receive window is full
+  // after some minutes of heartbeats; bytes that the kernel has not sent do not count.
   bool acknowledged() const;
 
  private:

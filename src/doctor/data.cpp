@@ -13,6 +13,7 @@
 #include <map>
 
 #include "base/trimmed.h"
+#include "base/utf8.h"
 #include "config/text.h"
 
 namespace tutti::doctor {
@@ -109,16 +110,16 @@ class NamedFiles {
   std::uint64_t sum_ = 0;
 };
 
-// Hidden files are none for the reader.
+// As the reader does: the files in the folders of classes, without hidden ones.
 Fingerprint of_folder(const std::string& folder) {
   NamedFiles files;
   std::error_code failed, ignored;
   auto i = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink, failed);
   for (; !failed && i != fs::recursive_directory_iterator() && files.count() <= kMostInFolder; i.increment(failed)) {
     const std::string path = i->path().string();
-    if (i->path().filename().string().starts_with('.'))
-      i.disable_recursion_pending();
-    else if (!i->is_directory(ignored))
+    const bool is_class = i.depth() == 0 && i->is_directory(ignored);
+    if (!is_class || i->path().filename().string().starts_with('.')) i.disable_recursion_pending();
+    if (i.depth() == 1 && !i->path().filename().string().starts_with('.') && !i->is_directory(ignored))
       files.add(std::string_view(path).substr(folder.size()), path);
   }
   Fingerprint f;
@@ -172,8 +173,11 @@ std::string file_in(const DataItem& list, std::string_view line) {
 void look_into_list(const DataItem& list, Fingerprint& f) {
   std::ifstream in(list.path, std::ios::binary);
   NamedFiles files;
-  for (std::string line; std::getline(in, line);)
+  bool first = true;
+  for (std::string line; std::getline(in, line); first = false) {
+    if (first) line.erase(0, byte_order_mark_size(line));
     if (std::string path = file_in(list, line); !path.empty()) files.add(path, path);
+  }
   files.look_at_sizes(f);
 }
 

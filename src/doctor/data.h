@@ -30,7 +30,7 @@ struct Fingerprint {
   std::uint64_t content = 0;  // of the bytes of a file, of the names in a folder; 0 = not readable
   std::uint64_t sizes = 0;    // of files in a folder, or named by a list
   std::int64_t named = 0;     // files in a folder, or lines of a list
-  std::int64_t compared = 0;  // files that `sizes` covers; 0 in a folder with files: too many
+  std::int64_t compared = 0;  // files that `sizes` covers; 0 if the folder has too many files
   std::int64_t missing = 0;   // of these
   std::int32_t folder = 0;    // 1: the item is one
   std::array<char, 160> first_missing{};

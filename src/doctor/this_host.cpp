@@ -203,7 +203,7 @@ void look_at_limits(Look look) {
     look.ok("temporary", fmt::format("{} free in {}", bytes_text(free), folder));
 }
 
-// What the ranks compare is found by them (data.cpp).
+// data.cpp reports what the ranks compare.
 void look_at_data(const Request& request, Look look) {
   if (request.has_config && request.data.empty())
     look.ok("data", "the readers of the configuration name no files: nothing is compared");

@@ -12,7 +12,7 @@ void note_cause(const std::string& output, Cause& cause) {
   static const Pattern watchdog(R"(rank (\d+) on (\S+) (is frozen|cannot be reached|died|is late)[^:]*)");
   static const Pattern killed(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
   // The rank that these name, not the one that reports it.
-  static const Pattern differs(R"('[^']*' of rank (\d+) on (\S+) differs from.*)");
+  static const Pattern differs(R"('[^']*' of rank (\d+) on ([^\s,]+)(?:, .*)? differs from.*)");
   static const Pattern damaged(R"(of \d+ bytes from rank (\d+) on (\S+) was damaged.*)");
   static const Pattern failed(R"(^\[rank (\d+) on (\S+)\] (.*))");
   static const Pattern daemon(R"(Remote daemon: .* on node (\S+))");
@@ -47,12 +47,13 @@ void note_cause(const std::string& output, Cause& cause) {
 Judgement judge_exit(int code, bool stopping, int attempts_alike) {
   constexpr int kAlike = 3;
   if (code == kDone) return {Next::done, "finished"};
-  if (code == kPreempted) return {stopping ? Next::done : Next::start_again, "stopped by a signal"};
+  if (code == kPreempted && (stopping || attempts_alike < kAlike))
+    return {stopping ? Next::done : Next::start_again, "stopped by a signal"};
   if (stopping) return {Next::done, "ended while it was being stopped"};
   if (code == kNotANumber) return {Next::give_up, "the criterion is not a number: another attempt would end alike"};
   if (code == kWrongConfiguration && attempts_alike < kAlike)
     return {attempts_alike == 1 ? Next::give_up : Next::start_again, "the configuration is wrong"};
-  if ((code == kFailed || code == kWrongConfiguration) && attempts_alike >= kAlike)
+  if ((code == kFailed || code == kWrongConfiguration || code == kPreempted) && attempts_alike >= kAlike)
     return {Next::give_up, fmt::format("{} attempts in a row ended alike soon after they began", attempts_alike)};
   return {Next::start_again, "failed"};
 }

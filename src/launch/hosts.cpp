@@ -91,11 +91,27 @@ bool is_own_address(const std::string& text) {
   return found;
 }
 
+// Whether the name is looked up as an address of this host, loopback included.
+bool leads_here(const std::string& name) {
+  addrinfo hints{}, *all = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &all) != 0) return false;
+  bool found = false;
+  for (const addrinfo* i = all; i && !found; i = i->ai_next) {
+    char text[NI_MAXHOST] = "";
+    if (getnameinfo(i->ai_addr, i->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      found = std::string_view(text).starts_with("127.") || is_own_address(text);
+  }
+  freeaddrinfo(all);
+  return found;
+}
+
 }  // namespace
 
-// Names are not looked up, which may take seconds.
+// A lookup can take seconds: only for a name that may well be this host's.
 bool is_this_host(const std::string& name) {
-  return name == "localhost" || name == "127.0.0.1" || is_same_host(name, host_name()) || is_own_address(name);
+  if (name == "localhost" || name == "127.0.0.1" || name == host_name() || is_own_address(name)) return true;
+  return is_same_host(name, host_name()) && leads_here(name);
 }
 
 bool is_same_host(const std::string& a, const std::string& b) {

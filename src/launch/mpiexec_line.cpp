@@ -81,7 +81,8 @@ MpiexecLine mpiexec_line(const Options& o, int ranks, const std::vector<Host>& h
 std::string to_string(const MpiexecLine& line) {
   std::string text;
   for (const auto& [name, value] : line.variables) text += fmt::format("{}={} ", name, shell_word(value));
-  for (std::size_t i = 0; i < line.words.size(); ++i) text += fmt::format("{}{}", i ? " " : "", shell_word(line.words[i]));
+  for (std::size_t i = 0; i < line.words.size(); ++i)
+    text += fmt::format("{}{}", i ? " " : "", shell_word(line.words[i]));
   return text;
 }
 

@@ -107,6 +107,12 @@ struct Words {
 
   // The word that next() returned, with its value.
   const std::string& as_written() const { return all_[at_ - 1]; }
+  // It and all that follow.
+  std::vector<std::string> rest() {
+    const auto first = all_.begin() + static_cast<std::ptrdiff_t>(at_) - 1;
+    at_ = all_.size();
+    return {first, all_.end()};
+  }
 
  private:
   const std::vector<std::string>& all_;
@@ -190,6 +196,8 @@ Options parse_words(const std::vector<std::string>& all, bool flags_of_trainer) 
     else if (word.starts_with("-") && o.arguments.empty())
       throw Error(
           fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
+    else if (o.arguments.empty() && word.find('=') == word.npos)
+      o.arguments = words.rest();  // a command with options of its own: export MODEL --onnx F
     else
       o.arguments.push_back(words.as_written());
   }

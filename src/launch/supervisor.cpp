@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 constexpr double kSoon = 10;          // seconds: an attempt that ends earlier did not get far
 constexpr double kHangs = 6;          // after the end was announced, or without ranks, until mpiexec is killed
 constexpr double kLookForHosts = 10;  // between two looks whether a host is back
-constexpr double kLookAtStart = 20;   // between two looks whether a host is still there before a training begins
+constexpr double kLookAtStart = 20;   // between two looks whether the hosts are there while an attempt starts
 constexpr double kRest = 60;          // that a host which failed twice in a row is left out
 
 std::atomic<int> signals{0}, last_signal{0};
@@ -46,6 +46,7 @@ struct HostState {
   std::string own_name = {};  // messages of the run have it; "" = not known yet
   bool away = false;
   int failures = 0;  // in a row
+  int missed = 0;    // looks at the start of an attempt in a row
   Clock::time_point since = {};
 };
 
@@ -138,7 +139,8 @@ class Supervisor {
 
   int attempt() {
     ++attempts_;
-    cause_ = {}, planned_ = trains_ = has_trained_ = asked_ = ended_early_ = false, passed_on_ = 0;
+    for (HostState& h : hosts_) h.missed = 0;
+    cause_ = {}, planned_ = trains_ = connected_ = asked_ = ended_early_ = false, passed_on_ = 0;
     const MpiexecLine line = line_of_attempt();
     if (attempts_ == 1)
       for (const std::string& note : line.notes) say(note);
@@ -160,8 +162,11 @@ class Supervisor {
       had_ranks = had_ranks || ranks;
       if (ranks || !had_ranks) alone_since = Clock::now();
       if (seconds_since(alone_since) > kHangs) end_hanging(process, "all its ranks have ended");
+      const auto before = Clock::now();
       take_hosts_back(process);
       look_at_start(process);
+      const auto looked = Clock::now() - before;  // meanwhile nothing was read
+      alone_since += looked, ending_since += looked;
     }
     process.read(0, [&](bool error, const std::string& text) { pass_on(error, text); });
     return process.exit_code();
@@ -170,7 +175,7 @@ class Supervisor {
   // Whether the line is for the launcher alone.
   bool hears(const std::string& line) {  // mpiexec may put a rank or a time in front
     const bool trains = line.ends_with(launcher::kTrains);
-    has_trained_ = has_trained_ || trains;
+    if (line.ends_with(launcher::kConnected)) return connected_ = true;
     if (trains || line.ends_with(launcher::kTrained)) return trains_ = trains, true;
     const auto at = line.find(launcher::kFromScratch);
     if (at == line.npos) return false;
@@ -214,20 +219,25 @@ class Supervisor {
     process.kill_tree();
   }
 
-  // mpiexec and MPI_Init wait for a host that is cut off, and the watchdogs are connected after that. Asking many hosts
-  // takes a while: at most a tenth of the time.
+  // mpiexec and MPI_Init wait for a host that is cut off, and the watchdogs are connected after that. The checks take
+  // at most a tenth of the time; one that fails may be due to a busy host.
   void look_at_start(Process& process) {
-    const double waited = seconds_since(std::max(looked_, start_));
-    if (has_trained_ || used_.size() < 2 || cause_.ending || waited < std::max(kLookAtStart, 10 * took_)) return;
+    if (connected_ || cause_.ending || seconds_since(std::max(looked_, start_)) < std::max(kLookAtStart, 10 * took_))
+      return;
     const auto began = Clock::now();
-    for (const HostState& h : hosts_) {
-      if (h.away || is_reachable(h.host.name, o_)) continue;
-      cause_ = {fmt::format("host {} cannot be reached", h.host.name), h.host.name, true};
-      say(fmt::format("{} while the run starts: killed", cause_.text));
-      process.kill_tree();
-      break;
+    const HostState* lost = nullptr;
+    for (HostState& h : hosts_) {
+      if (signals > passed_on_) return;
+      if (h.away) continue;
+      h.missed = is_reachable(h.host.name, o_) ? 0 : h.missed + 1;
+      if (h.missed >= 2) lost = &h;
     }
     looked_ = Clock::now(), took_ = seconds_since(began);
+    process.read(0, [&](bool error, const std::string& text) { pass_on(error, text); });
+    if (!lost || connected_ || !process.running()) return;
+    cause_ = {fmt::format("host {} cannot be reached", lost->host.name), lost->host.name, true};
+    say(fmt::format("{} while the run starts: killed", cause_.text));
+    process.kill_tree();
   }
 
   // While a host is away: once it is back, the run saves its state and goes on with all ranks.
@@ -295,7 +305,7 @@ class Supervisor {
   double took_ = 0;  // the last look at start, seconds
   int ranks_ = 0, attempts_ = 0, restarts_ = 0, passed_on_ = 0, alike_ = 0, last_code_ = -1;
   bool planned_ = false;      // asked to end, to take hosts back
-  bool has_trained_ = false;  // in this attempt
+  bool connected_ = false;    // the watchdogs of this attempt
   bool trains_ = false;       // SIGUSR1 ends the attempt with a checkpoint
   bool asked_ = false;        // SIGUSR1 was sent
   bool ended_early_ = false;  // killed because of a signal while it did not train

@@ -41,7 +41,7 @@ struct OptimizerOptions {
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions&);
-// Values of state that it keeps for each weight.
+// Values of state that the optimizer keeps for each weight.
 int state_per_weight(const OptimizerOptions&);
 
 }  // namespace tutti

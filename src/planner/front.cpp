@@ -16,7 +16,7 @@ constexpr const char* kUsage =
     "of bits, and prints samples per second, bytes, the share of the exchange that computing hides, and memory, with "
     "the\n"
     "choice. --json writes the table also as lines of JSON, which trainer report sets beside what runs achieve.\n"
-    "Nothing else is written. The other words are those of trainer launch, and a configuration.\n";
+    "Nothing else is written. The other options are those of trainer launch; configFile=FILE names the configuration.\n";
 
 // Takes "--json FILE" out of the words. "" if it is not there.
 std::string take_json(std::vector<std::string>& words) {

@@ -25,7 +25,7 @@ samples per second of every parallel method on clusters of other sizes and links
   --per-rank 128    samples of a rank in a minibatch; without it the config's minibatch is divided among the ranks
   --shared-cores K  all ranks share K cores of this machine, as emulated hosts do (docs/cluster.md)
   --json FILE       writes the table also as lines of JSON
-The other words are those of trainer launch, for the ranks that measure (two on this host), and a configuration.
+The other options are those of trainer launch, for the ranks that measure (two on this host).
 )";
 
 // On one host, messages between the ranks that measure go over TCP, as between hosts.

@@ -311,7 +311,7 @@ std::vector<Run> make_runs(const Plan& plan) {
     const std::uint64_t hash = hash_of(plan, run, configs);
     run.name = fmt::format("run-{:08x}", static_cast<std::uint32_t>(hash ^ (hash >> 32)));
     const auto named = std::ranges::find(runs, run.name, &Run::name);
-    // In one of a hundred sweeps of 10,000 runs two settings have the same 32 bits.
+    // About 1 % of sweeps with 10,000 runs have a collision of 32 bits.
     if (named != runs.end() && named->values != run.values) run.name = fmt::format("run-{:016x}", hash);
     run.folder = plan.output + "/" + run.name;
     if (std::ranges::none_of(runs, [&](const Run& r) { return r.name == run.name; })) runs.push_back(std::move(run));

@@ -20,6 +20,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/clock.h"
 #include "base/exit_codes.h"
@@ -35,6 +36,14 @@ using launch::Process;
 
 std::atomic<int> signals{0};
 void count_signal(int) { ++signals; }
+
+// Whether a training was stopped in good order; elsewhere a signal ends a run with the same code.
+bool has_saved(const std::string& log) {
+  std::ifstream in(log);
+  for (std::string line; std::getline(in, line);)
+    if (line.find("Stopped by SIG") != line.npos) return true;
+  return false;
+}
 
 void say(const std::string& text) {
   const std::string line = fmt::format("sweep {:%H:%M:%S}: {}\n", local_time(), text);
@@ -197,8 +206,10 @@ class Pool {
     a.process.reset();
     free_.push_back(a.slot);
     const LogResult log = read_log(a.run->log());
-    if (code == kPreempted) return stopped_ = true, say(fmt::format("{} has saved its state", a.run->name));
-    if (stopping_ && (code == 128 + SIGTERM || code == 128 + SIGINT))  // before it had a handler of signals
+    if (code == kPreempted && has_saved(a.run->log()))
+      return stopped_ = true, say(fmt::format("{} has saved its state", a.run->name));
+    // Outside of a training, or before it had a handler of signals.
+    if (stopping_ && (code == kPreempted || code == 128 + SIGTERM || code == 128 + SIGINT))
       return stopped_ = true, say(fmt::format("{} was stopped before it began to train", a.run->name));
     if (signals > 1 && code != kDone) return say(fmt::format("{} was killed", a.run->name));
     if (code != kDone) {

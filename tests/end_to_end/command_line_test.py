@@ -76,7 +76,7 @@ class CommandLineTest(support.TrainerTest):
 
     def test_help_of_a_command(self):
         for name in ('new', 'launch', 'plan', 'simulate', 'doctor', 'sweep', 'report', 'diff', 'completion', 'man'):
-            self.assertIn(f'trainer {name} --help explains', self.run_trainer(['help', name]).text)
+            self.assertIn(f'trainer {name} --help explains its options', self.run_trainer(['help', name]).text)
         self.assertIn('--safetensors', self.run_trainer(['help=export']).text)
         self.assertRegex(self.run_trainer(['help', 'list']).text, r'(?s)commands:.*\n  plan  .*\nblocks, actions and readers:')
 

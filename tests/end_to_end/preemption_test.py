@@ -55,12 +55,12 @@ class PreemptionTest(support.TrainerTest):
         (folder / 'train.ctf').write_text(examples.points(samples), encoding='utf-8')
         return [f'currentDirectory={folder}', 'configFile=run.cntk', 'parallelTrain=true', f'Train=[SGD=[numMBsToShowResult=0;{options}]]'], folder / 'models'
 
-    def stop_within(self, arguments, models, ranks, send, epoch=2):
+    def stop_within(self, arguments, models, ranks, send, epoch=2, pause=0.1):
         """Starts a run and calls send(run) some minibatches into the epoch after `epoch`."""
         run = self.start_trainer(arguments, ranks)
         while run.running() and not (models / f'model.dnn.{epoch}').exists():
             time.sleep(0.005)
-        time.sleep(0.1)
+        time.sleep(pause)
         pids = run.pids_by_rank()
         send(run)
         result = run.wait()
@@ -196,7 +196,7 @@ class PreemptionTest(support.TrainerTest):
                 def send(run):
                     sent.append(time.monotonic())
                     (self.to_rank(1)(run) if ranks else run.process.send_signal(signal.SIGTERM))
-                result = self.stop_within(arguments, models, ranks, send)
+                result = self.stop_within(arguments, models, ranks, send, epoch=3, pause=1)  # in the long step
                 self.assertLess(time.monotonic() - sent[0], 2 + 8)
                 self.assertEqual(result.code, PREEMPTED, str(result))
                 self.assertIn('graceSeconds = 2 have passed', result.text)

@@ -215,7 +215,7 @@ std::string placement_table(std::span<const PlacedLayer> layers, const StepOfLay
   line("", "all dense layers", "", "", sum, sum_usual, sum_held);
   const auto replicated_by_auto = [](const PlacedLayer& l) { return l.chosen && l.placement == Placement::replicate; };
   if (!layers.empty() && std::ranges::all_of(layers, replicated_by_auto))
-    text += fmt::format("\nauto: plain data parallel training costs least for every layer, with gradients of {:g} bits",
+    text += fmt::format("\nauto: plain data parallel training costs least for every layer, with {:g}-bit gradients",
                         step.bits);
   return text;
 }

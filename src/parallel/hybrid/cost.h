@@ -28,7 +28,7 @@ struct StepOfLayers {
   double samples = 1;                // of all ranks
   double bits = 32;                  // of a gradient value between ranks
   int state = 1;                     // values of optimizer state per weight
-  bool shards_state = false;         // those of replicated layers are divided among the ranks
+  bool shards_state = false;         // the state of replicated layers is divided among the ranks
   bool shard = true, single = true;  // whether these may be chosen
 };
 
