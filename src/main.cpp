@@ -54,6 +54,11 @@ constexpr Command commands[] = {
     {"sweep", tutti::sweep::run},
 };
 
+bool is_command(std::string_view word) {
+  const auto& all = tutti::actions::command_list();
+  return std::ranges::find(all, word, &tutti::actions::CommandHelp::name) != all.end();
+}
+
 // The message about a first word that is meant as a command; empty if it is none, or may be a key, which alone means
 // true.
 std::string unknown_command(int argc, char** argv) {
@@ -62,9 +67,9 @@ std::string unknown_command(int argc, char** argv) {
   if (word.empty() || word.front() == '-' || word.find_first_of("=[{$./ \n") != word.npos ||
       strcasecmp(word.c_str(), "help") == 0 || std::filesystem::is_regular_file(word, ignored))
     return {};
+  if (is_command(word)) return {};
   std::vector<std::string> names;
   for (const auto& command : tutti::actions::command_list()) names.emplace_back(command.name);
-  if (std::ranges::find(names, word) != names.end()) return {};
   const bool settings = std::any_of(argv + 2, argv + argc, [](std::string_view w) { return w.find('=') != w.npos; });
   const std::string fix = tutti::did_you_mean(
       word, names, settings ? "" : "trainer --help lists the commands; settings are written key=value");
@@ -89,10 +94,7 @@ int main(int argc, char** argv) {
   }
   tutti::watch_this_thread();
   // Commands on model files end as other programs do: a shell's loop over models ends with Ctrl-C.
-  const std::string_view first = argc > 1 ? argv[1] : "";
-  if (std::ranges::find(tutti::actions::command_list(), first, &tutti::actions::CommandHelp::name) ==
-      tutti::actions::command_list().end())
-    tutti::end_on_signals(tutti::kPreempted, !tutti::find_launcher().present);
+  if (argc < 2 || !is_command(argv[1])) tutti::end_on_signals(tutti::kPreempted, !tutti::find_launcher().present);
   tutti::MpiSession mpi(&argc, &argv);
   if (mpi.world().rank() == 0) tutti::launcher::tell(tutti::launcher::kConnected);
   // Outside of the try block, so that a failure does not destroy it: that would join the run's threads, and one of them

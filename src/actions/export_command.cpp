@@ -2,7 +2,6 @@
 // `trainer export MODEL --onnx F | --safetensors F | --npz F`: a network, or its values, for other programs.
 #include <fmt/format.h>
 
-
 #include "actions/model_commands.h"
 #include "interchange/onnx_export.h"
 #include "interchange/tensor_file.h"
@@ -37,7 +36,9 @@ std::string export_model(const std::string& path, const CommandWords& words) {
   const auto tensors = tensors_of(view_model(network));
   const auto write = [&](const char* option, const char* what, auto* write_file) {
     if (!words.has(option)) return;
-    if (tensors.empty()) throw Error(fmt::format("the model '{}' has no parameters\nfix: --onnx FILE, which also exports networks without parameters", path));
+    if (tensors.empty())
+      throw Error(fmt::format(
+          "the model '{}' has no parameters\nfix: --onnx FILE, which also exports networks without parameters", path));
     const std::string to = words.value(option);
     refuse_same_file(path, to);
     write_file(to, tensors);

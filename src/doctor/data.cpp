@@ -117,10 +117,9 @@ Fingerprint of_folder(const std::string& folder) {
   auto i = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink, failed);
   for (; !failed && i != fs::recursive_directory_iterator() && files.count() <= kMostInFolder; i.increment(failed)) {
     const std::string path = i->path().string();
-    const bool is_class = i.depth() == 0 && i->is_directory(ignored);
-    if (!is_class || i->path().filename().string().starts_with('.')) i.disable_recursion_pending();
-    if (i.depth() == 1 && !i->path().filename().string().starts_with('.') && !i->is_directory(ignored))
-      files.add(std::string_view(path).substr(folder.size()), path);
+    const bool hidden = i->path().filename().string().starts_with('.'), folder_in_it = i->is_directory(ignored);
+    if (hidden || i.depth() > 0) i.disable_recursion_pending();
+    if (i.depth() == 1 && !hidden && !folder_in_it) files.add(std::string_view(path).substr(folder.size()), path);
   }
   Fingerprint f;
   f.folder = 1;

@@ -197,7 +197,7 @@ Options parse_words(const std::vector<std::string>& all, bool flags_of_trainer) 
       throw Error(
           fmt::format("launch: there is no '{}'\nfix: {}", word, did_you_mean(word, kWords, "trainer launch --help")));
     else if (o.arguments.empty() && word.find('=') == word.npos)
-      o.arguments = words.rest();  // a command with options of its own: export MODEL --onnx F
+      o.arguments = words.rest();  // a model command takes the rest: export MODEL --onnx F
     else
       o.arguments.push_back(words.as_written());
   }
