@@ -20,8 +20,9 @@ namespace tutti {
 namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGUSR1};
-// A launcher and a terminal may pass on one and the same signal.
-constexpr std::int64_t kSameSignal = 50'000'000;  // nanoseconds
+// One request may come twice: a launcher and a terminal pass on the same signal, and a scheduler sends SIGTERM to all
+// processes of a job, while trainer launch passes it on as SIGUSR1. Nanoseconds.
+constexpr std::int64_t kSameSignal = 50'000'000, kOtherSignal = 2'000'000'000;
 
 std::atomic<int> got{0}, fd{-1}, decided_by{0}, code_when_saved{-1}, code_outside{0};
 std::atomic<bool> says_outside{false};
@@ -51,7 +52,7 @@ void on_signal(int number) {
       const auto n = write(wake, &one, sizeof one);
   } else if (const int code = code_when_saved; code >= 0) {
     _exit(code);
-  } else if (now() - got_at > kSameSignal) {
+  } else if (now() - got_at > (number == got ? kSameSignal : kOtherSignal)) {
     constexpr char text[] = "A second signal: ended at once, without a checkpoint.\n";
     [[maybe_unused]] const auto n = write(STDERR_FILENO, text, sizeof text - 1);
     _exit(128 + number);

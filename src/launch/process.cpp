@@ -59,7 +59,8 @@ std::string own_path() {
 }
 
 Process::Process(const std::vector<std::string>& words, Output output,
-                 const std::vector<std::pair<std::string, std::string>>& variables, const char* fix) {
+                 const std::vector<std::pair<std::string, std::string>>& variables, const char* fix,
+                 Terminate terminate) {
   int out[2] = {-1, -1}, err[2] = {-1, -1}, started[2] = {-1, -1};
   const bool lines = output == Output::lines;
   if ((lines && (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)) || pipe2(started, O_CLOEXEC) != 0)
@@ -69,14 +70,16 @@ Process::Process(const std::vector<std::string>& words, Output output,
   argv.push_back(nullptr);
   pid_ = fork();
   if (pid_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    const bool blocked = terminate == Terminate::blocked;
+    prctl(PR_SET_PDEATHSIG, blocked ? SIGINT : SIGTERM);
     setpgid(0, 0);  // a terminal's Ctrl-C reaches only this program, which passes it on
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     const int null = ::open("/dev/null", O_RDWR);
     dup2(null, 0), dup2(lines ? out[1] : null, 1), dup2(lines ? err[1] : null, 2);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
+    sigset_t mask;
+    sigemptyset(&mask);
+    if (blocked) sigaddset(&mask, SIGTERM);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
     // What this program ignores (SIGXFSZ) would stay ignored in the other one.
     for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGXFSZ}) signal(number, SIG_DFL);
     execvp(argv[0], argv.data());

@@ -148,7 +148,8 @@ class Supervisor {
                     used_.empty() ? "" : " of " + launch::to_string(used_), away().empty() ? "" : " without " + away(),
                     to_string(line)));
     start_ = Clock::now();
-    Process process(line.words, Process::Output::lines, line.variables);
+    Process process(line.words, Process::Output::lines, line.variables, Process::kInstallMpi,
+                    Process::Terminate::blocked);
     bool had_ranks = false;
     auto alone_since = start_, ending_since = start_, next_look = start_ + 2s;
     while (process.running()) {

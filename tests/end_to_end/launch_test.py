@@ -172,6 +172,20 @@ class LaunchTest(LaunchedTest):
                 self.assertRegex(result.text, 'Stopped by SIGUSR1')
                 self.assertEqual(ranks_of(folder), {})
 
+    def test_a_scheduler_signals_all_processes(self):
+        """mpiexec would kill the ranks, and the launcher's SIGUSR1 is no second request: they save their state."""
+        arguments, folder = self.prepare('all', epochs=1000, sleep=0.02)
+        run = self.launch(['-n', 2, '--restarts', 3], arguments)
+        while run.running() and not (folder / 'models/model.dnn.1').exists():
+            time.sleep(0.01)
+        mpiexec = pathlib.Path(f'/proc/{run.process.pid}/task/{run.process.pid}/children').read_text(encoding='ascii').split()
+        for pid in [*ranks_of(folder).values(), *map(int, mpiexec), run.process.pid]:
+            os.kill(pid, signal.SIGTERM)
+        result = run.wait()
+        self.assertEqual(result.code, PREEMPTED, str(result)[-3000:])
+        self.assertRegex(result.text, r'Stopped by SIG(TERM|USR1) in epoch \d+ after \d+ minibatches')
+        self.assertNotIn('A second signal', result.text)
+
     def test_a_signal_before_the_training(self):
         for delay in (0, 0.1, 0.3):
             with self.subTest(delay=delay):

@@ -158,11 +158,35 @@ class SlurmTest(support.TrainerTest):
             self.assertLess(time.monotonic(), end, self.output())
             time.sleep(0.2)
         self.slurm('scancel', '--batch', '--signal=USR1', job)
-        while 'exit code 75' not in self.output():
-            self.assertLess(time.monotonic(), end, self.output())
-            time.sleep(0.2)
+        self.wait_for('exit code 75')
         self.script('#SBATCH --ntasks=2', f'exec {support.TRAINER} launch configFile=run.cntk modelPath=batch/m "Train=[SGD=[maxEpochs=5]]"')
         self.slurm('sbatch', '--wait', 'job.sh')
+
+    def test_requeued(self):
+        """Slurm ends the script of a preempted job and starts it again: the bytes are those of an undisturbed run."""
+        longer = 'Train=[SGD=[maxEpochs=300]]'
+        self.script('#SBATCH --ntasks=2', '#SBATCH --requeue', '#SBATCH --open-mode=append',
+                    f'exec {support.TRAINER} launch --restarts 1 configFile=run.cntk modelPath=batch/m "{longer}"')
+        job = re.search(r'\d+', self.slurm('sbatch', 'job.sh')).group(0)
+        self.wait_for('Finished Epoch[ 3 ')
+        self.slurm('scontrol', 'requeue', job)
+        self.wait_for('exit code 75')
+        end = time.monotonic() + support.PATIENCE
+        while 'JobState=PENDING' not in self.slurm('scontrol', 'show', 'job', job):
+            self.assertLess(time.monotonic(), end, self.output())
+            time.sleep(0.2)
+        self.slurm('scontrol', 'update', f'JobId={job}', 'StartTime=now')  # a requeued job waits for two minutes
+        self.wait_for(', exit code 0')
+        self.assertNotIn('attempt 2', self.output())  # the second start of the script is its own first attempt
+        self.assertNotIn('Finished Epoch[ 1 of 300]', self.output().split('exit code 75')[1])
+        self.run_trainer(['configFile=run.cntk', 'modelPath=mpiexec/m', longer], 2)
+        self.assertEqual((self.directory / 'batch/m').read_bytes(), (self.directory / 'mpiexec/m').read_bytes(), self.output())
+
+    def wait_for(self, words):
+        end = time.monotonic() + support.PATIENCE
+        while words not in self.output():
+            self.assertLess(time.monotonic(), end, self.output())
+            time.sleep(0.2)
 
     def test_a_rank_per_task(self):
         text = self.slurm('salloc', '-n', 3, support.TRAINER, 'doctor', expect=(0, 1))  # 1: warnings, as of few cores
