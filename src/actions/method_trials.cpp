@@ -23,7 +23,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::int64_t kLeastSteps = 6, kMostSteps = 2000, kWarmUp = 2;
+constexpr std::int64_t kLeastSteps = 6, kLeastSlowSteps = 2, kMostSteps = 2000, kWarmUp = 2;
+constexpr double kSlowStep = 1;                       // seconds
+constexpr const char* kOnlyPlanned = "only planned";  // no word of autoAllow
 constexpr int kAnswerTag = 31011;
 
 // The largest of all ranks' values.
@@ -60,6 +62,16 @@ Candidate gradients(const char* bits, const char* allowed_by, bool has_levels) {
           fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits={};exchangeBits=default;{}"
                       "useBufferedAsyncGradientAggregation=false]",
                       bits, has_levels ? "" : "quantizer=default;")};
+}
+
+// Of a method's block: these bits instead of its own; levels are those of the config where these bits have some.
+std::string exchange_in(const std::string& bits) {
+  return fmt::format("exchangeBits={}{}", bits, bits == "4" ? "" : ";quantizer=default");
+}
+
+Candidate asa(const std::string& bits, const char* allowed_by) {
+  return {"ASA of gradients", bits, allowed_by,
+          fmt::format("parallelizationMethod=ASA;ASA=[exchange=gradients;{}]", exchange_in(bits))};
 }
 
 template <class Options>
@@ -100,6 +112,15 @@ Candidate servers(const config::Record& sgd) {
           "parallelizationMethod=DataParallelASGD"};
 }
 
+// The same, in other bits than the config says.
+Candidate in_bits(const Candidate& c, const std::string& block, const std::string& bits) {
+  Candidate other = c;
+  other.bits = bits, other.allowed_by = kOnlyPlanned;
+  for (std::string* settings : {&other.settings, &other.never, &other.always})
+    if (!settings->empty()) *settings += fmt::format(";{}=[{}]", block, exchange_in(bits));
+  return other;
+}
+
 std::string first_line(std::string text) {
   const auto error = text.find("error: ");
   if (error != text.npos) text = text.substr(error + 7);
@@ -109,16 +130,23 @@ std::string first_line(std::string text) {
 }  // namespace
 
 std::vector<Candidate> candidates(const config::Record& sgd, int ranks) {
-  return {gradients("32", "", false),
-          gradients("16", "16bit", true),
-          gradients("4", "4bit", true),
-          gradients("1", "1bit", false),
-          {"ASA of gradients", "32", "",
-           "parallelizationMethod=ASA;ASA=[exchange=gradients;exchangeBits=32;quantizer=default]"},
-          blocks<ModelAveragingOptions>(sgd, ranks),
-          blocks<BlockMomentumOptions>(sgd, ranks),
-          elastic(sgd),
-          servers(sgd)};
+  const std::vector<std::string> few_bits = {"16", "4", "1"};
+  std::vector<Candidate> all = {gradients("32", "", false), gradients("16", "16bit", true),
+                                gradients("4", "4bit", true), gradients("1", "1bit", false), asa("32", "")};
+  for (const std::string& bits : few_bits) all.push_back(asa(bits, kOnlyPlanned));
+  const char* const block_of_servers =
+      block_of(sgd, "DataParallelASGD").first || !block_of(sgd, "ASGD").first ? "DataParallelASGD" : "ASGD";
+  const std::vector<std::pair<Candidate, std::string>> others = {
+      {blocks<ModelAveragingOptions>(sgd, ranks), ModelAveragingOptions::name},
+      {blocks<BlockMomentumOptions>(sgd, ranks), BlockMomentumOptions::name},
+      {elastic(sgd), "EASGD"},
+      {servers(sgd), block_of_servers}};
+  for (const auto& [method, block] : others) {
+    all.push_back(method);
+    for (const char* bits : {"32", "16", "4", "1"})
+      if (bits != method.bits) all.push_back(in_bits(method, block, bits));
+  }
+  return all;
 }
 
 std::vector<Candidate> candidates_of_auto(const config::Record& sgd, int ranks,
@@ -210,7 +238,8 @@ Measured MethodTrials::run(Communicator& ranks, const std::string& parallel, std
 void MethodTrials::size_trials(double seconds) {
   const Measured probe = run(world_, "parallelizationMethod=DataParallelSGD", 2);
   const double step = std::max(1e-6, probe.seconds / static_cast<double>(std::max<std::int64_t>(probe.steps, 1)));
-  steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), kLeastSteps, kMostSteps);
+  slow_ = step > kSlowStep;
+  steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), slow_ ? kLeastSlowSteps : kLeastSteps, kMostSteps);
 }
 
 Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
@@ -230,7 +259,7 @@ Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
 
 double MethodTrials::speed_of_one() {
   return on_first_rank(world_, [&](Communicator& alone) {
-    const Measured m = run(alone, "", std::max(kLeastSteps, steps_ / 2));
+    const Measured m = run(alone, "", slow_ ? steps_ : std::max(kLeastSteps, steps_ / 2));
     return m.seconds > 0 ? static_cast<double>(m.samples) / m.seconds : 0;
   });
 }

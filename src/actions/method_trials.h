@@ -19,13 +19,14 @@ namespace tutti::actions {
 struct Candidate {
   const char* method;
   std::string bits;
-  const char* allowed_by;  // the word of autoAllow; "": the result is that of DataParallelSGD in 32 bits
+  // The word of autoAllow; "": the result is that of DataParallelSGD in 32 bits. Any other text: `auto` never takes it.
+  const char* allowed_by;
   std::string settings;    // of ParallelTrain
   // Of a method that exchanges after blocks: settings for trials without an exchange and with one after every step.
   std::string never = {}, always = {};
   std::int64_t steps = 0, samples = 0;  // between two exchanges, in steps or in samples over all ranks
 };
-// `sgd`: the config's own settings, whose periods count.
+// Every method in 32, 16, 4 and 1 bits, and in those of its block. `sgd`: the config's own settings, whose periods count.
 std::vector<Candidate> candidates(const config::Record& sgd, int ranks);
 // Those that `auto` may take with these words of autoAllow.
 std::vector<Candidate> candidates_of_auto(const config::Record& sgd, int ranks,
@@ -63,6 +64,8 @@ class MethodTrials {
   // Finds how many steps take so many seconds. Collective, as the rest; throws ConfigError or Error on all ranks if
   // the config is wrong.
   void size_trials(double seconds);
+  // Whether a step takes more than a second: then a trial has few steps, and is not worth repeating.
+  bool slow() const { return slow_; }
   // Settings that are not possible with this config are no error: `refused` says why.
   Forecast measure(const Candidate&, const LinkFigures&);
   // Of rank 0 alone with the whole minibatch, in samples per second; the others wait without using their cores.
@@ -80,6 +83,7 @@ class MethodTrials {
   const HostPlace place_;
   std::int64_t steps_ = 0, minibatch_ = 0, epoch_samples_ = 0;
   std::size_t weights_ = 0;
+  bool slow_ = false;
 };
 
 }  // namespace tutti::actions
