@@ -20,9 +20,9 @@ namespace tutti {
 namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGUSR1};
-// One request may come twice: a launcher and a terminal pass on the same signal, and a scheduler sends SIGTERM to all
-// processes of a job, while trainer launch passes it on as SIGUSR1. Nanoseconds.
-constexpr std::int64_t kSameSignal = 50'000'000, kOtherSignal = 2'000'000'000;
+// One request may arrive twice: as the same signal, from a launcher and a terminal, or as a scheduler's SIGTERM to all
+// processes of a job and as SIGUSR1 from trainer launch, which may just be waiting for a host. Nanoseconds.
+constexpr std::int64_t kSameSignal = 50'000'000, kOtherSignal = 10'000'000'000;
 
 std::atomic<int> got{0}, fd{-1}, decided_by{0}, code_when_saved{-1}, code_outside{0};
 std::atomic<bool> says_outside{false};
@@ -44,9 +44,9 @@ std::int64_t now() {
 
 void on_signal(int number) {
   const int saved = errno;
-  int none = 0;
-  if (got.compare_exchange_strong(none, number)) {
-    got_at = now();
+  std::int64_t none = 0;
+  if (got_at.compare_exchange_strong(none, now())) {
+    got = number;
     const std::uint64_t one = 1;
     if (const int wake = fd.load(); wake >= 0) [[maybe_unused]]
       const auto n = write(wake, &one, sizeof one);
@@ -72,6 +72,7 @@ void handle(int number, void (*handler)(int), struct sigaction& before) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
+  for (const int other : kSignals) sigaddset(&action.sa_mask, other);
   sigaction(number, nullptr, &before);
   if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
 }
@@ -93,6 +94,11 @@ void end_on_signals(int exit_code, bool says) {
   code_outside = exit_code, says_outside = says;
   struct sigaction ignored {};
   for (const int number : kSignals) handle(number, end_on_signal, ignored);
+  // A launcher may have them blocked (launch::Process), and leave them so for its ranks.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : kSignals) sigaddset(&signals, number);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 // What was asked and decided in the training before stays: it stops this one, too.

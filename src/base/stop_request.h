@@ -13,8 +13,9 @@ namespace tutti {
 // all ranks after a failure: the message of the failed one must be the last.
 void end_on_signals(int exit_code, bool says);
 
-// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once, except another of
-// the three within two seconds, which came by another way. A signal too late to stop one training stops the next.
+// While it lives, SIGTERM, SIGINT and SIGUSR1 ask for a stop. A second one ends the process at once. A different
+// one of the three within ten seconds does not count: the same request came twice. A signal too late to stop one
+// training stops the next.
 class StopSignals {
  public:
   StopSignals();

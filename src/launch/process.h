@@ -16,9 +16,9 @@ class Process {
   static constexpr const char* kInstallMpi =
       "install Open MPI (apt-get install openmpi-bin), or name the program with --mpiexec or --agent";
   enum class Output { none, lines };
-  // Whether SIGTERM reaches the program. mpiexec kills its ranks then, but they can end in good order by themselves, and
-  // a scheduler that ends a job signals all its processes. mpiexec of Open MPI 4.1 leaves the signal blocked, and
-  // unblocks it for its ranks.
+  // Whether SIGTERM reaches the program. It makes mpiexec kill its ranks before they can save, and a scheduler sends it
+  // to every process of a job: so it is blocked for mpiexec. Open MPI 4.1 keeps it blocked and unblocks it for the
+  // ranks.
   enum class Terminate { reaches, blocked };
   // Throws Error with the fix if the program cannot be started. `variables`: set in its environment.
   Process(const std::vector<std::string>& words, Output,

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <future>
+#include <initializer_list>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -50,6 +54,26 @@ TEST(StopSignalsDeathTest, OutsideOfATrainingEndTheProcess) {
   };
   for (const bool after_a_training : {false, true})
     EXPECT_EXIT(stopped(after_a_training), testing::ExitedWithCode(75), "there is nothing to save");
+}
+
+// Of a process that gets these signals one after the other; a thread that computes nothing takes them. 3: it lives on.
+void get(std::initializer_list<std::pair<int, std::chrono::milliseconds>> signals) {
+  std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
+  const StopSignals stop;
+  for (const auto& [number, wait] : signals) {
+    kill(getpid(), number);
+    std::this_thread::sleep_for(wait);
+  }
+  _exit(3);
+}
+
+TEST(StopSignalsDeathTest, ASecondRequestEndsTheProcess) {
+  using namespace std::chrono_literals;
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(get({{SIGTERM, 200ms}, {SIGTERM, 5s}}), testing::ExitedWithCode(128 + SIGTERM), "A second signal");
+  EXPECT_EXIT(get({{SIGUSR1, 200ms}, {SIGUSR1, 5s}}), testing::ExitedWithCode(128 + SIGUSR1), "A second signal");
+  // The same request by two ways.
+  EXPECT_EXIT(get({{SIGTERM, 200ms}, {SIGUSR1, 500ms}}), testing::ExitedWithCode(3), "");
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ class LaunchTest(LaunchedTest):
                 self.assertEqual(ranks_of(folder), {})
 
     def test_a_scheduler_signals_all_processes(self):
-        """mpiexec would kill the ranks, and the launcher's SIGUSR1 is no second request: they save their state."""
+        """mpiexec does not kill the ranks, and the launcher's SIGUSR1 does not count as a second request: they save their state."""
         arguments, folder = self.prepare('all', epochs=1000, sleep=0.02)
         run = self.launch(['-n', 2, '--restarts', 3], arguments)
         while run.running() and not (folder / 'models/model.dnn.1').exists():

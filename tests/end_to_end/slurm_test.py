@@ -163,7 +163,7 @@ class SlurmTest(support.TrainerTest):
         self.slurm('sbatch', '--wait', 'job.sh')
 
     def test_requeued(self):
-        """Slurm ends the script of a preempted job and starts it again: the bytes are those of an undisturbed run."""
+        """Slurm ends the script of a preempted job and starts it again: the model is byte for byte that of an undisturbed run."""
         longer = 'Train=[SGD=[maxEpochs=300]]'
         self.script('#SBATCH --ntasks=2', '#SBATCH --requeue', '#SBATCH --open-mode=append',
                     f'exec {support.TRAINER} launch --restarts 1 configFile=run.cntk modelPath=batch/m "{longer}"')
