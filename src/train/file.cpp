@@ -104,9 +104,28 @@ std::string directory_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+namespace {
+
+// NFS may lose the reply to a rename. The client repeats the request, and the server answers ENOENT, because the file
+// has its new name already. The file is opened to see it as the server has it.
+bool was_renamed(const struct stat& before, const std::string& to) {
+  struct stat now {};
+  const int fd = ::open(to.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool known = fd >= 0 && ::fstat(fd, &now) == 0;
+  if (fd >= 0) ::close(fd);
+  return known && now.st_ino == before.st_ino && now.st_dev == before.st_dev;
+}
+
+}  // namespace
+
 void rename_durably(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0)
-    throw Error(fmt::format("renaming '{}' to '{}': {}", from, to, std::strerror(errno)));
+  struct stat before {};
+  const bool known = ::stat(from.c_str(), &before) == 0;
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int why = errno;
+    if (!known || why != ENOENT || !was_renamed(before, to))
+      throw Error(fmt::format("renaming '{}' to '{}': {}", from, to, std::strerror(why)));
+  }
   const std::string directory = directory_of(to);
   const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) fail("opening the directory", directory);

@@ -5,8 +5,8 @@
 //   CRASH_LOG     a line per call is appended here: number, call, path, result
 //   CRASH_AT      the number of the call that is disturbed, from 1; 0 = none
 //   CRASH_HOW     an errno (28 = ENOSPC): the call fails; "short": half is written; "torn": half is written, then
-//   death;
-//                 "last": the call is made, then death
+//                 death; "last": the call is made, then death; "lost": the call is made and reported as ENOENT, as NFS
+//                 does when the first answer to a rename was lost
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -60,6 +60,7 @@ struct Turn {
     fails = std::atoi(how.c_str());
     cut = how == "short" || how == "torn";
     dies = how == "torn" || how == "last";
+    lost = how == "lost";
   }
   // `make`: the call itself.
   template <class Make>
@@ -73,13 +74,13 @@ struct Turn {
     const int why = errno;
     note(number, call, path, static_cast<long>(result));
     if (dies) _exit(137);
-    errno = why;
-    return result;
+    errno = lost ? ENOENT : why;
+    return lost ? -1 : result;
   }
   const char *call, *path;
   int number;
   int fails = 0;
-  bool cut = false, dies = false;
+  bool cut = false, dies = false, lost = false;
 };
 
 int open_file(const char* name, const char* path, int flags, mode_t mode) {
