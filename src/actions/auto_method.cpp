@@ -160,7 +160,7 @@ std::string choose(const AutoRun& run, const AutoTraining& t, Communicator& worl
   const std::vector<Candidate> all = admitted(t, world.size());
   choice = recorded(t, run.line.config.block(t.command), world);
   for (const Candidate& c : candidates(t.sgd, world.size()))
-    if (candidate_name(c) == choice.method) {
+    if (candidate_name(c) == choice.method && c.allowed_by != std::string_view(kOnlyPlanned)) {
       choice.reason = fmt::format("as when this training began: {:.0f} samples/s on {} ranks were timed",
                                   choice.samples_per_second, choice.ranks);
       return c.settings;

@@ -23,9 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::int64_t kLeastSteps = 6, kLeastSlowSteps = 2, kMostSteps = 2000, kWarmUp = 2;
-constexpr double kSlowStep = 1;                       // seconds
-constexpr const char* kOnlyPlanned = "only planned";  // no word of autoAllow
+constexpr std::int64_t kLeastSteps = 6, kLeastOfSlowest = 2, kMostSteps = 2000, kWarmUp = 2;
+constexpr double kSlowStep = 0.25, kSlowestStep = 1;  // seconds
 constexpr int kAnswerTag = 31011;
 
 // The largest of all ranks' values.
@@ -56,7 +55,7 @@ std::pair<bool, std::string> block_of(const config::Record& sgd, const char* met
           given ? config::to_lower(sgd.block("ParallelTrain").block(method).string("exchangeBits", "32")) : "32"};
 }
 
-// `default` takes back what the config's own block may say, which these bits exclude.
+// `default` removes settings of the config's block that are errors with these bits.
 Candidate gradients(const char* bits, const char* allowed_by, bool has_levels) {
   return {"DataParallelSGD", bits, allowed_by,
           fmt::format("parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits={};exchangeBits=default;{}"
@@ -64,7 +63,7 @@ Candidate gradients(const char* bits, const char* allowed_by, bool has_levels) {
                       bits, has_levels ? "" : "quantizer=default;")};
 }
 
-// Of a method's block: these bits instead of its own; levels are those of the config where these bits have some.
+// Settings that replace the bits of a block. Its quantizer stays with 4 bits; with the others it is an error.
 std::string exchange_in(const std::string& bits) {
   return fmt::format("exchangeBits={}{}", bits, bits == "4" ? "" : ";quantizer=default");
 }
@@ -112,7 +111,7 @@ Candidate servers(const config::Record& sgd) {
           "parallelizationMethod=DataParallelASGD"};
 }
 
-// The same, in other bits than the config says.
+// The same method in other bits than those of its block.
 Candidate in_bits(const Candidate& c, const std::string& block, const std::string& bits) {
   Candidate other = c;
   other.bits = bits, other.allowed_by = kOnlyPlanned;
@@ -239,7 +238,8 @@ void MethodTrials::size_trials(double seconds) {
   const Measured probe = run(world_, "parallelizationMethod=DataParallelSGD", 2);
   const double step = std::max(1e-6, probe.seconds / static_cast<double>(std::max<std::int64_t>(probe.steps, 1)));
   slow_ = step > kSlowStep;
-  steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), slow_ ? kLeastSlowSteps : kLeastSteps, kMostSteps);
+  least_steps_ = step > kSlowestStep ? kLeastOfSlowest : kLeastSteps;
+  steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), least_steps_, kMostSteps);
 }
 
 Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
@@ -259,7 +259,7 @@ Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
 
 double MethodTrials::speed_of_one() {
   return on_first_rank(world_, [&](Communicator& alone) {
-    const Measured m = run(alone, "", slow_ ? steps_ : std::max(kLeastSteps, steps_ / 2));
+    const Measured m = run(alone, "", std::max(least_steps_, steps_ / 2));
     return m.seconds > 0 ? static_cast<double>(m.samples) / m.seconds : 0;
   });
 }

@@ -19,14 +19,16 @@ namespace tutti::actions {
 struct Candidate {
   const char* method;
   std::string bits;
-  // The word of autoAllow; "": the result is that of DataParallelSGD in 32 bits. Any other text: `auto` never takes it.
+  // The word of autoAllow; "": not needed, as the result is that of DataParallelSGD in 32 bits.
   const char* allowed_by;
-  std::string settings;    // of ParallelTrain
+  std::string settings;  // of ParallelTrain
   // Of a method that exchanges after blocks: settings for trials without an exchange and with one after every step.
   std::string never = {}, always = {};
   std::int64_t steps = 0, samples = 0;  // between two exchanges, in steps or in samples over all ranks
 };
-// Every method in 32, 16, 4 and 1 bits, and in those of its block. `sgd`: the config's own settings, whose periods count.
+constexpr const char* kOnlyPlanned = "only planned";  // allowed_by of what `auto` never takes
+// Every method in 32, 16, 4 and 1 bits; methods of weights and servers also in those of their block. `sgd`: the
+// config's own settings, whose periods count.
 std::vector<Candidate> candidates(const config::Record& sgd, int ranks);
 // Those that `auto` may take with these words of autoAllow.
 std::vector<Candidate> candidates_of_auto(const config::Record& sgd, int ranks,
@@ -64,7 +66,7 @@ class MethodTrials {
   // Finds how many steps take so many seconds. Collective, as the rest; throws ConfigError or Error on all ranks if
   // the config is wrong.
   void size_trials(double seconds);
-  // Whether a step takes more than a second: then a trial has few steps, and is not worth repeating.
+  // Whether trials take so long that fewer rounds of them must do.
   bool slow() const { return slow_; }
   // Settings that are not possible with this config are no error: `refused` says why.
   Forecast measure(const Candidate&, const LinkFigures&);
@@ -81,7 +83,7 @@ class MethodTrials {
   const std::string directory_, command_;
   Communicator& world_;
   const HostPlace place_;
-  std::int64_t steps_ = 0, minibatch_ = 0, epoch_samples_ = 0;
+  std::int64_t least_steps_ = 0, steps_ = 0, minibatch_ = 0, epoch_samples_ = 0;
   std::size_t weights_ = 0;
   bool slow_ = false;
 };
