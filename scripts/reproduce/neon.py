@@ -9,6 +9,7 @@ from page import Page
 
 PARTS = ('host', 'links')
 IMAGES, MINIBATCH = 512, 64
+KINDS = ('forward', 'backward', 'update', 'wait')  # of work, as the timeline names them
 # name, ModelParallel's dense, gradient bits; a run that is short of time loses the last ones
 PLACEMENTS = (('data parallel, 32 bits', 'replicate', 32), ('auto, rest 1 bit', 'auto', 1), ('shard', 'shard', 32),
               ('single', 'single', 32), ('data parallel, 1 bit', 'replicate', 1), ('shard, rest 1 bit', 'shard', 1))
@@ -34,7 +35,8 @@ def times(run, minibatch):
     return {kind: t * IMAGES / MINIBATCH for kind, t in total.items()}
 
 
-def rows_of(bench, hosts, ranks, side, pooling, seconds):
+def rows_of(bench, hosts, ranks, side, pooling, seconds, parts):
+    """Rows of the table. Adds to `seconds` and `parts`, by placement and ranks."""
     rows = []
     for placement in PLACEMENTS[:1] if ranks == 1 else PLACEMENTS:
         name = 'one rank' if ranks == 1 else placement[0]
@@ -44,8 +46,8 @@ def rows_of(bench, hosts, ranks, side, pooling, seconds):
             continue
         best = run.fastest()
         part = times(run, 1 + run.epochs.index(best.epochs[0]))
-        seconds[name, ranks] = best.per(IMAGES)
-        rows.append([f'{ranks}', name, text(best.per(IMAGES), 1), *[text(part.get(kind, 0), 1) for kind in ('forward', 'backward', 'update', 'wait')],
+        seconds[name, ranks], parts[name, ranks] = best.per(IMAGES), [part.get(kind, 0) for kind in KINDS]
+        rows.append([f'{ranks}', name, text(best.per(IMAGES), 1), *[text(p, 1) for p in parts[name, ranks]],
                      text(run.sent(MINIBATCH) / 1e6, 1)])
     return rows
 
@@ -55,24 +57,27 @@ HEADERS = ['ranks', 'dense layers', 'seconds', 'forward', 'backward', 'update', 
 
 def one_host(bench, page, side, pooling):
     """neon's case: all ranks in one machine."""
-    seconds, rows = {}, []
+    seconds, parts, rows = {}, {}, []
     with bench.hosts(1, per_host=2) as hosts:
         for ranks in (1, 2, 4):
-            rows += rows_of(bench, hosts, ranks, side, pooling, seconds)
+            rows += rows_of(bench, hosts, ranks, side, pooling, seconds, parts)
     page.section(f'One host, {side} × {side} pixels' + (f', pooling windows of {pooling}' if pooling != 2 else ''))
     page.table(HEADERS, rows)
     groups = [1, 2, 4]
     names = list(dict.fromkeys(n for n, _ in seconds))
     page.plot('host' if pooling == 2 else f'host-{pooling}', svg.bars(f'VGG E, seconds for {IMAGES} images', 'seconds', [f'{n} rank{"s" if n > 1 else ""}' for n in groups],
                                                                       {n: [seconds.get((n, g)) for g in groups] for n in names}), 'seconds by ranks and placement')
+    page.plot('parts' if pooling == 2 else f'parts-{pooling}', svg.stacked(f'VGG E, parts of the work on {IMAGES} images', 'seconds, mean over the ranks',
+                                                                        [*KINDS[:3], 'waiting'], {'one rank' if r == 1 else f'{r} ranks, {n}': p for (n, r), p in parts.items()}),
+              'forward, backward, update and waiting by ranks and placement; an exchange beside backward counts twice')
     return seconds
 
 
 def links(bench, page, side):
     """Two hosts of a core each, where bytes cost time."""
-    seconds, rows = {}, []
+    rows = []
     with bench.hosts(2, '1gbit') as hosts:
-        rows += rows_of(bench, hosts, 2, side, 2, seconds)
+        rows += rows_of(bench, hosts, 2, side, 2, {}, {})
     if any(row[2] for row in rows):
         page.section(f'Two hosts, 1 Gbit/s, {side} × {side} pixels')
         page.table(HEADERS, rows)

@@ -3,6 +3,7 @@
 
   lines('title', 'workers', 'images/s', {'here': [(1, 10), (2, 19)]})          log_x=True, log_y=True for logarithmic axes
   bars('title', 'seconds', ['1 rank', '2 ranks'], {'shard': [3, 2]})           a group of bars for each name; None leaves a gap
+  stacked('title', 'seconds', ['forward', 'backward'], {'1 rank': [3, 6]})     a horizontal bar for each name, made of parts
 """
 import math
 from xml.sax.saxutils import escape
@@ -52,9 +53,9 @@ def text(x, y, words, anchor='start', more=''):
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(str(words))}</text>'
 
 
-def frame(width, title, legend):
-    """The begin of a drawing: title and, to the right, the names of the series."""
-    height = max(TOP + HEIGHT + BOTTOM, TOP + 20 + 18 * len(legend))
+def frame(width, title, legend, height=TOP + HEIGHT + BOTTOM):
+    """The start of a drawing: title and, to the right, the names of the series."""
+    height = max(height, TOP + 20 + 18 * len(legend))
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + width + LEGEND} {height}" font-family="sans-serif" font-size="12">',
            f'<rect width="{LEFT + width + LEGEND}" height="{height}" fill="white"/>', text(LEFT, 18, title, more=' font-weight="bold"')]
     for i, name in enumerate(legend):
@@ -107,4 +108,23 @@ def bars(title, y_label, groups, series, log_y=False):
                     at, top = LEFT + group * g + 11 + bar * i, y(of_one[g])
                     out += [f'<rect x="{at:.1f}" y="{top:.1f}" width="{bar - 2}" height="{y(0) - top if not log_y else TOP + HEIGHT - top:.1f}" fill="{COLOURS[i % len(COLOURS)]}"/>',
                             text(at + bar / 2 - 1, top - 3, number(of_one[g]), 'middle', ' font-size="9"')]
+    return '\n'.join([*out, '</svg>', ''])
+
+
+def stacked(title, x_label, kinds, rows, width=440):
+    """A horizontal bar for each row, made of a part for each kind; the names of the rows stand above their bars."""
+    step = 34
+    out = frame(width, title, kinds, TOP + step * len(rows) + BOTTOM)
+    if rows:
+        x = Axis([sum(parts) for parts in rows.values()], LEFT, LEFT + width, False, True)
+        bottom = TOP + step * len(rows)
+        for t in x.ticks():
+            out += [f'<line x1="{x(t):.1f}" x2="{x(t):.1f}" y1="{TOP}" y2="{bottom}" stroke="#ddd"/>', text(x(t), bottom + 16, number(t), 'middle')]
+        out.append(text(LEFT + width / 2, bottom + 36, x_label, 'middle', ' fill="#555"'))
+        for r, (name, parts) in enumerate(rows.items()):
+            top, at = TOP + step * r + 16, 0
+            out.append(text(LEFT + 2, top - 3, name, more=' font-size="11"'))
+            for i, part in enumerate(parts):
+                out.append(f'<rect x="{x(at):.1f}" y="{top}" width="{x(at + part) - x(at):.1f}" height="14" fill="{COLOURS[i % len(COLOURS)]}"/>')
+                at += part
     return '\n'.join([*out, '</svg>', ''])
