@@ -69,7 +69,7 @@ def one_host(bench, page, side, pooling):
                                                                       {n: [seconds.get((n, g)) for g in groups] for n in names}), 'seconds by ranks and placement')
     page.plot('parts' if pooling == 2 else f'parts-{pooling}', svg.stacked(f'VGG E, parts of the work on {IMAGES} images', 'seconds, mean over the ranks',
                                                                         [*KINDS[:3], 'waiting'], {'one rank' if r == 1 else f'{r} ranks, {n}': p for (n, r), p in parts.items()}),
-              'forward, backward, update and waiting by ranks and placement; an exchange beside backward counts twice')
+              'seconds by kind of work; an exchange beside backward counts twice')
     return seconds
 
 

@@ -17,8 +17,9 @@ class LateShards : public TextRun {
   Kind kind_ = kDense;
 };
 
+// One layer, whose outputs are divided: no parameter is on both ranks.
 TEST_F(LateShards, GradientsOfShardsAreInTime) {
-  kind_.hidden = "DenseLayer {30, activation = ReLU}";
+  kind_.hidden = "Tanh";
   write_data(kind_, 33);
   train("in-time", "ModelParallel=[dense=shard];", false);
   train("late", "ModelParallel=[dense=shard];", true);
