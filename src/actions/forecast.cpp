@@ -64,6 +64,22 @@ void take_faster(Forecast& f, const Forecast& again) {
     f = again;
 }
 
+Forecast median_of(std::vector<Forecast> rounds) {
+  Forecast f = rounds.at(0);
+  std::erase_if(rounds, [](const Forecast& r) { return !r.refused.empty(); });
+  if (rounds.empty()) return f;
+  const std::size_t middle = (rounds.size() - 1) / 2;
+  const auto sorted_by = [&](auto speed) -> const Forecast& {
+    std::ranges::sort(rounds, {}, speed);
+    return rounds[middle];
+  };
+  if (f.period == 0) return sorted_by(&Forecast::samples_per_second);
+  const Measured never = sorted_by([](const Forecast& r) { return rate(r.never); }).never;
+  const Measured always = sorted_by([](const Forecast& r) { return rate(r.always); }).always;
+  forecast_blocks(f, never, always, f.period);
+  return f;
+}
+
 Choice choose(const std::vector<Forecast>& all) {
   Choice choice;
   for (int i = 0; i < static_cast<int>(all.size()); ++i) {

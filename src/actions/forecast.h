@@ -45,6 +45,8 @@ void forecast_blocks(Forecast&, const Measured& never, const Measured& always, d
 double mean_period(std::int64_t epoch, std::int64_t minibatch, std::int64_t samples, std::int64_t steps);
 // The same method measured once more. The faster trial counts, of each kind: a disturbed one only takes longer.
 void take_faster(Forecast&, const Forecast& again);
+// Of the same method measured several times: the median of each kind of trial, nearest to the mean of a run.
+Forecast median_of(std::vector<Forecast> rounds);
 
 // "DataParallelSGD in 32 bits".
 std::string full_name(const Forecast&);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of `trainer plan`: all methods in turn, in rounds, so that other work on the hosts meets all alike.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -65,24 +66,22 @@ void plan(const std::vector<std::string>& words, Communicator& world) {
         "sends %.1f MB/s while all send\n",
         command.c_str(), world.size(), world.size() == 1 ? "" : "s", place.hosts, place.hosts == 1 ? "" : "s",
         trials.weights(), static_cast<long long>(trials.minibatch()), link.latency * 1e6, link.bandwidth / 1e6);
-  double single = 0;
+  std::vector<double> singles;
   std::vector<std::pair<std::string, std::int64_t>> training;
-  std::vector<actions::Forecast> all;
+  std::vector<std::vector<actions::Forecast>> rounds;  // by candidate
   for (int round = 0; round < (trials.slow() ? 1 : kRounds); ++round) {
-    single = std::max(single, trials.speed_of_one());
+    singles.push_back(trials.speed_of_one());
     // Of rank 0 alone: ranks that divide layers have a part of the weights each.
     training = {{"weights", static_cast<std::int64_t>(trials.weights())}, {"minibatch", trials.minibatch()}};
-    std::size_t i = 0;
-    for (const actions::Candidate& c : actions::candidates(sgd, world.size())) {
-      actions::Forecast f = trials.measure(c, link);
-      if (round == 0)
-        all.push_back(std::move(f));
-      else
-        actions::take_faster(all[i], f);
-      ++i;
-    }
+    const std::vector<actions::Candidate> candidates = actions::candidates(sgd, world.size());
+    rounds.resize(candidates.size());
+    for (std::size_t i = 0; i < candidates.size(); ++i) rounds[i].push_back(trials.measure(candidates[i], link));
   }
   if (world.rank() != 0) return;
+  std::ranges::sort(singles);
+  const double single = singles[(singles.size() - 1) / 2];
+  std::vector<actions::Forecast> all;
+  for (auto& of_candidate : rounds) all.push_back(actions::median_of(std::move(of_candidate)));
   std::fputs(actions::report_text(all, single, world.size()).c_str(), stdout);
   print_records(all, single, world.size(), training);
 }

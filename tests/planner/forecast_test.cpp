@@ -100,6 +100,18 @@ TEST(Forecast, OfStepsTheFasterTrialCounts) {
   EXPECT_DOUBLE_EQ(slow.samples_per_second, kSamples / kStep);
 }
 
+TEST(Forecast, TheMedianOfEachKindOfTrialCounts) {
+  const Forecast good = forecast(trial(1), trial(kSteps));
+  const Forecast slow_never = forecast(disturbed(trial(1), 3), trial(kSteps));
+  const Forecast slow_always = forecast(trial(1), disturbed(trial(kSteps), 3));
+  EXPECT_DOUBLE_EQ(median_of({slow_never, slow_always, good}).samples_per_second, good.samples_per_second);
+  Forecast steps[3];
+  for (int i = 0; i < 3; ++i) forecast_steps(steps[i], disturbed(trial(0), i), {1, 1});
+  EXPECT_DOUBLE_EQ(median_of({steps[2], steps[0], steps[1]}).samples_per_second, steps[1].samples_per_second);
+  const Forecast refused{.method = {}, .bits = {}, .refused = "not possible"};
+  EXPECT_EQ(median_of({refused, refused}).refused, "not possible");
+}
+
 TEST(Forecast, WithOneRankNoMethodIsFaster) {
   Forecast exact = forecast(trial(0), trial(0)), other = exact;
   exact.method = "DataParallelSGD", exact.bits = other.bits = "32", exact.exact = true;
