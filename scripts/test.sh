@@ -51,7 +51,7 @@ case $sanitizer in
     configure $build "${sanitized[@]}" -Db_sanitize=thread -Dcuda=disabled
     # The sanitizer does not see how the OpenMP runtime orders its threads, so there is one per rank.
     export OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=0:exitcode=66:suppressions=$root/scripts/threads.supp
-    slower=(--timeout-multiplier 20)
+    slower=(--timeout-multiplier 40)
     targets=(comm/threads_test comm/watch_test collective/all_reduce_test parallel/parallel_test reader/reader_test train/train_test
       actions/actions_test)
     targets=("${targets[@]/#/tests/}")
