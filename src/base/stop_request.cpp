@@ -67,12 +67,19 @@ void end_on_signal(int) {
   _exit(code_outside);
 }
 
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : kSignals) sigaddset(&signals, number);
+  return signals;
+}
+
 // Shells start background commands with SIGINT ignored: it stays so.
 void handle(int number, void (*handler)(int), struct sigaction& before) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
-  for (const int other : kSignals) sigaddset(&action.sa_mask, other);
+  action.sa_mask = stop_signals();
   sigaction(number, nullptr, &before);
   if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
 }
@@ -81,9 +88,7 @@ void handle(int number, void (*handler)(int), struct sigaction& before) {
 // before takes them: the watchdog's. The matrix products of oneDNN 2.6 for AVX-512 use the stack pointer as a data
 // pointer, and a signal handler that interrupts them overwrites the data.
 void mask_in_computing_threads(int how) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : kSignals) sigaddset(&signals, number);
+  const sigset_t signals = stop_signals();
 #pragma omp parallel
   pthread_sigmask(how, &signals, nullptr);
 }
@@ -95,9 +100,7 @@ void end_on_signals(int exit_code, bool says) {
   struct sigaction ignored {};
   for (const int number : kSignals) handle(number, end_on_signal, ignored);
   // A launcher may have them blocked (launch::Process), and leave them so for its ranks.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : kSignals) sigaddset(&signals, number);
+  const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
