@@ -68,13 +68,12 @@ void plan(const std::vector<std::string>& words, Communicator& world) {
         trials.weights(), static_cast<long long>(trials.minibatch()), link.latency * 1e6, link.bandwidth / 1e6);
   std::vector<double> singles;
   std::vector<std::pair<std::string, std::int64_t>> training;
-  std::vector<std::vector<actions::Forecast>> rounds;  // by candidate
+  const std::vector<actions::Candidate> candidates = actions::candidates(sgd, world.size());
+  std::vector<std::vector<actions::Forecast>> rounds(candidates.size());  // by candidate
   for (int round = 0; round < (trials.slow() ? 1 : kRounds); ++round) {
     singles.push_back(trials.speed_of_one());
     // Of rank 0 alone: ranks that divide layers have a part of the weights each.
     training = {{"weights", static_cast<std::int64_t>(trials.weights())}, {"minibatch", trials.minibatch()}};
-    const std::vector<actions::Candidate> candidates = actions::candidates(sgd, world.size());
-    rounds.resize(candidates.size());
     for (std::size_t i = 0; i < candidates.size(); ++i) rounds[i].push_back(trials.measure(candidates[i], link));
   }
   if (world.rank() != 0) return;
