@@ -15,14 +15,13 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import textwrap
-import types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'scripts' / 'reproduce'))
 
 import common  # noqa: E402  (the folder must be on the path first)
+import networks  # noqa: E402
 import page  # noqa: E402
 
 # name -> title, config, samples of all hosts in a step, steps of an epoch, epochs after the first, words
@@ -41,23 +40,12 @@ METHODS = (
     ('DataParallelASGD', '32', 'ASGD', 'parallelizationMethod=DataParallelASGD'),
 )
 AUTO = 'parallelizationMethod=auto;autoAllow="1bit:local:async"'
-TARGET = ROOT / 'docs' / 'results' / 'plan.md'
-MARK = re.compile(r'(<!-- check_plan.py -->\n).*(<!-- end -->)', re.DOTALL)
 
 
 def parse():
     parser = argparse.ArgumentParser(description='Predicted and achieved speed of parallel methods.')
-    parser.add_argument('trainer', nargs='?', type=pathlib.Path, default=ROOT / 'build' / 'trainer')
     parser.add_argument('--hosts', default='2,4')
-    parser.add_argument('--links', default='none,1gbit,100mbit')
-    parser.add_argument('--networks', default=','.join(NETWORKS))
-    parser.add_argument('--minutes', type=float, default=60)
-    parser.add_argument('--write', action='store_true')
-    options = parser.parse_args()
-    unknown = [n for n in options.networks.split(',') if n not in NETWORKS]
-    if unknown:
-        parser.error(f"there is no network '{unknown[0]}'; there are {', '.join(NETWORKS)}")
-    return options
+    return networks.parse(parser, NETWORKS, 'none,1gbit,100mbit', 60)
 
 
 def settings(network, method=None):
@@ -129,29 +117,23 @@ def summary(errors, shares):
 
 def main():
     options = parse()
-    if options.write and not (TARGET.exists() and MARK.search(TARGET.read_text(encoding='utf-8'))):
-        sys.exit(f'error: {TARGET} has no <!-- check_plan.py --> ... <!-- end -->')
+    part = networks.PartOfPage('plan.md', 'check_plan.py') if options.write else None
     rows, of_auto, errors, shares = [], [], [], []
-    with tempfile.TemporaryDirectory() as work:
-        bench_options = types.SimpleNamespace(quick=False, resume=False, minutes=options.minutes, no_hosts=False, parts=[], name='', trainer=options.trainer,
-                                              work=pathlib.Path(work), pages=ROOT / 'docs' / 'results')
-        with common.Bench('check-plan', bench_options, ()) as bench:
-            if not bench.emulated:
-                sys.exit(f'error: {bench.why_not}')
-            for number in map(int, options.hosts.split(',')):
-                with bench.hosts(number) as hosts:
-                    for link in options.links.split(','):
-                        hosts.rate(link)
-                        for network in options.networks.split(','):
-                            if bench.left() < 60:
-                                bench.skip(f'{network} on {number} hosts, {link}')
-                                continue
-                            found, taken, best, share = case(bench, hosts, network)
-                            where = [NETWORKS[network][0], f'{number}, {link}']
-                            rows.append([*where, *(None if e is None else f'{e:+.0f}' for e in found)])
-                            of_auto.append([*where, taken and title(*taken), best and title(*best), None if share is None else f'{share:.2f}'])
-                            errors += [e for e in found if e is not None]
-                            shares += [s for s in (share,) if s is not None]
+    with networks.emulated('check-plan', options) as bench:
+        for number in map(int, options.hosts.split(',')):
+            with bench.hosts(number) as hosts:
+                for link in options.links.split(','):
+                    hosts.rate(link)
+                    for network in options.networks.split(','):
+                        if bench.left() < 60:
+                            bench.skip(f'{network} on {number} hosts, {link}')
+                            continue
+                        found, taken, best, share = case(bench, hosts, network)
+                        where = [NETWORKS[network][0], f'{number}, {link}']
+                        rows.append([*where, *(None if e is None else f'{e:+.0f}' for e in found)])
+                        of_auto.append([*where, taken and title(*taken), best and title(*best), None if share is None else f'{share:.2f}'])
+                        errors += [e for e in found if e is not None]
+                        shares += [s for s in (share,) if s is not None]
     model, isa, cores = page.processor()
     text = '\n\n'.join([
         f'Hosts share {cores} cores ({model}, {isa}), commit {page.commit()}, {datetime.date.today()}.',
@@ -161,8 +143,8 @@ def main():
         'What `auto` takes with `autoAllow = "1bit:local:async"`, the fastest run, and the share of its speed:',
         page.table(['network', 'hosts, link', 'taken', 'fastest', 'share'], of_auto), *([textwrap.fill(f'Not measured: {"; ".join(bench.skipped)}.', 120)] if bench.skipped else [])])
     print(f'\n{text}')
-    if options.write:
-        TARGET.write_text(MARK.sub(lambda m: f'{m[1]}\n{text}\n\n{m[2]}', TARGET.read_text(encoding='utf-8')), encoding='utf-8')
+    if part:
+        part.put(text)
 
 
 if __name__ == '__main__':

@@ -10,15 +10,12 @@ Usage: placement_times.py [--hosts 4] [--links 100mbit,1gbit] [--networks mlp,le
 """
 import argparse
 import pathlib
-import re
 import sys
-import tempfile
-import types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'scripts' / 'reproduce'))
 
-import common  # noqa: E402  (the folder must be on the path first)
+import networks  # noqa: E402  (the folder must be on the path first)
 import page  # noqa: E402
 
 PLACEMENTS = ('replicate', 'shard', 'single', 'auto')
@@ -33,19 +30,10 @@ NETWORKS = {
 
 def parse():
     parser = argparse.ArgumentParser(description='Times of a step by placement of the dense layers.')
-    parser.add_argument('trainer', nargs='?', type=pathlib.Path, default=ROOT / 'build' / 'trainer')
     parser.add_argument('--hosts', type=int, default=4)
-    parser.add_argument('--links', default='100mbit,1gbit')
-    parser.add_argument('--networks', default=','.join(NETWORKS))
     parser.add_argument('--bits', type=int, default=32, help='of the gradients of replicated layers')
     parser.add_argument('--rounds', type=int, default=1, help='the fastest counts')
-    parser.add_argument('--minutes', type=float, default=30)
-    parser.add_argument('--write', action='store_true')
-    options = parser.parse_args()
-    unknown = [n for n in options.networks.split(',') if n not in NETWORKS]
-    if unknown:
-        parser.error(f"there is no network '{unknown[0]}'; there are {', '.join(NETWORKS)}")
-    return options
+    return networks.parse(parser, NETWORKS, '100mbit,1gbit', 30)
 
 
 def seconds_per_step(bench, hosts, options, network, placement):
@@ -64,41 +52,26 @@ def row_of(title, link, times):
             f'{times["auto"] / times["replicate"]:.2f}' if times['auto'] and times['replicate'] else None]
 
 
-TARGET = ROOT / 'docs' / 'results' / 'hybrid.md'
-MARK = re.compile(r'(<!-- placement_times.py -->\n).*(<!-- end -->)', re.DOTALL)
-
-
-def put(text):
-    """Between the marks in the page."""
-    TARGET.write_text(MARK.sub(lambda m: f'{m[1]}\n{text}\n\n{m[2]}', TARGET.read_text(encoding='utf-8')), encoding='utf-8')
-
-
 def main():
     options = parse()
-    if options.write and not MARK.search(TARGET.read_text(encoding='utf-8')):
-        sys.exit(f'error: {TARGET} has no <!-- placement_times.py --> ... <!-- end -->')
-    with tempfile.TemporaryDirectory() as work:
-        bench_options = types.SimpleNamespace(quick=False, resume=False, minutes=options.minutes, no_hosts=False, parts=[], name='', trainer=options.trainer,
-                                              work=pathlib.Path(work), pages=ROOT / 'docs' / 'results')
-        rows = []
-        with common.Bench('placement-times', bench_options, ()) as bench:
-            if not bench.emulated:
-                sys.exit(f'error: {bench.why_not}')
-            for link in options.links.split(','):
-                with bench.hosts(options.hosts, link) as hosts:
-                    for network in options.networks.split(','):
-                        times = dict.fromkeys(PLACEMENTS)
-                        for _ in range(options.rounds):
-                            for placement in PLACEMENTS:
-                                found = seconds_per_step(bench, hosts, options, network, placement)
-                                times[placement] = min((t for t in (found, times[placement]) if t), default=None)
-                        rows.append(row_of(NETWORKS[network][0], link, times))
-        table = page.table(['network', 'link', *PLACEMENTS, '`auto` / best', '`auto` / replicate'], rows)
+    part = networks.PartOfPage('hybrid.md', 'placement_times.py') if options.write else None
+    rows = []
+    with networks.emulated('placement-times', options) as bench:
+        for link in options.links.split(','):
+            with bench.hosts(options.hosts, link) as hosts:
+                for network in options.networks.split(','):
+                    times = dict.fromkeys(PLACEMENTS)
+                    for _ in range(options.rounds):
+                        for placement in PLACEMENTS:
+                            found = seconds_per_step(bench, hosts, options, network, placement)
+                            times[placement] = min((t for t in (found, times[placement]) if t), default=None)
+                    rows.append(row_of(NETWORKS[network][0], link, times))
+    table = page.table(['network', 'link', *PLACEMENTS, '`auto` / best', '`auto` / replicate'], rows)
     model, isa, cores = page.processor()
     where = f'Seconds of a step of 128 samples, {options.hosts} hosts that share {cores} cores ({model}, {isa}), gradients in {options.bits} bits, commit {page.commit()}:'
     print(f'\n{where}\n\n{table}')
-    if options.write:
-        put(f'{where}\n\n{table}')
+    if part:
+        part.put(f'{where}\n\n{table}')
 
 
 if __name__ == '__main__':
