@@ -153,10 +153,8 @@ class SlurmTest(support.TrainerTest):
         """As with --signal=B:USR1@60: a checkpoint, code 75; the same script continues."""
         self.script('#SBATCH --ntasks=2', f'exec {support.TRAINER} launch configFile=run.cntk modelPath=batch/m "Train=[SGD=[maxEpochs=2000]]" stderr=log')
         job = re.search(r'\d+', self.slurm('sbatch', 'job.sh')).group(0)
-        end = time.monotonic() + support.PATIENCE
-        while not any((self.directory / name).exists() and 'Finished Epoch[ 3 ' in (self.directory / name).read_text() for name in ('log', 'log_Train.logrank0')):
-            self.assertLess(time.monotonic(), end, self.output())
-            time.sleep(0.2)
+        logs = [self.directory / name for name in ('log', 'log_Train.logrank0')]
+        self.wait_for('Finished Epoch[ 3 ', lambda: ''.join(log.read_text() for log in logs if log.exists()))
         self.slurm('scancel', '--batch', '--signal=USR1', job)
         self.wait_for('exit code 75')
         self.script('#SBATCH --ntasks=2', f'exec {support.TRAINER} launch configFile=run.cntk modelPath=batch/m "Train=[SGD=[maxEpochs=5]]"')
@@ -171,10 +169,7 @@ class SlurmTest(support.TrainerTest):
         self.wait_for('Finished Epoch[ 3 ')
         self.slurm('scontrol', 'requeue', job)
         self.wait_for('exit code 75')
-        end = time.monotonic() + support.PATIENCE
-        while 'JobState=PENDING' not in self.slurm('scontrol', 'show', 'job', job):
-            self.assertLess(time.monotonic(), end, self.output())
-            time.sleep(0.2)
+        self.wait_for('JobState=PENDING', lambda: self.slurm('scontrol', 'show', 'job', job))
         self.slurm('scontrol', 'update', f'JobId={job}', 'StartTime=now')  # a requeued job waits for two minutes
         self.wait_for(', exit code 0')
         self.assertNotIn('attempt 2', self.output())  # the second start of the script is its own first attempt
@@ -182,9 +177,10 @@ class SlurmTest(support.TrainerTest):
         self.run_trainer(['configFile=run.cntk', 'modelPath=mpiexec/m', longer], 2)
         self.assertEqual((self.directory / 'batch/m').read_bytes(), (self.directory / 'mpiexec/m').read_bytes(), self.output())
 
-    def wait_for(self, words):
+    def wait_for(self, words, where=None):
+        """Until the output of the job, or what `where` gives, has these words."""
         end = time.monotonic() + support.PATIENCE
-        while words not in self.output():
+        while words not in (where or self.output)():
             self.assertLess(time.monotonic(), end, self.output())
             time.sleep(0.2)
 
