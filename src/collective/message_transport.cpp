@@ -57,10 +57,10 @@ class MessageTransport final : public ShardTransport {
     if (ranks_ == 1) return std::swap(bucket.own, bucket.sums);  // until the next offer, while own is filled anew
     // No sum can arrive before our part has been sent, and the previous contents of this memory have been decoded.
     start_all(bucket.receive_sums);
-    start_all(bucket.send_own);
+    start_in_turn(bucket.send_own);
   }
   bool offered(std::size_t g) override { return all_done(buckets_[g].receive_others); }
-  void publish(std::size_t g) override { start_all(buckets_[g].send_sums); }
+  void publish(std::size_t g) override { start_in_turn(buckets_[g].send_sums); }
   bool published(std::size_t g) override { return all_done(buckets_[g].receive_sums); }
   int awaited(std::size_t g) const override {
     const BucketState& bucket = buckets_[g];

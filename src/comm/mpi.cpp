@@ -101,6 +101,14 @@ class MpiTransfer : public Transfer {
     check(MPI_Startall(static_cast<int>(parts_.size()), parts_.data()), [&] { return doing(); });
   }
 
+  bool start_part(std::size_t i) override {
+    if (i >= parts_.size()) return false;
+    assert(active_ == (i > 0));
+    if (i == 0) active_ = true, part_only_ = false, arrived_ = 0, started_bytes_ = bytes_;
+    check(MPI_Start(&parts_[i]), [&] { return doing(); });
+    return i + 1 < parts_.size();
+  }
+
   // Persistent requests have a fixed length; shorter messages get requests of their own.
   void start(std::size_t bytes) override {
     if (bytes == bytes_) return start();

@@ -16,22 +16,32 @@ void RankTransfers::start(Communicator& ranks, int tag, std::span<const Block> b
     if (plans_.size() == most_shapes) plans_.erase(plans_.begin());
     auto plan = std::make_unique<Plan>();
     plan->blocks.assign(blocks.begin(), blocks.end());
-    for (const Block& b : blocks) {
+    // Every rank begins with the one behind it, so that they do not all send to the same one.
+    const auto steps_to = [&](const Block& b) { return (b.rank - ranks.rank() + ranks.size()) % ranks.size(); };
+    std::vector<Block> in_turn(blocks.begin(), blocks.end());
+    std::ranges::stable_sort(in_turn, {}, steps_to);
+    for (const Block& b : in_turn) {
       if (b.count == 0) continue;
       const std::span<std::byte> bytes = std::as_writable_bytes(std::span(b.data, b.count));
-      plan->transfers.push_back(b.sends ? ranks.plan_send(b.rank, tag, bytes) : ranks.plan_receive(b.rank, tag, bytes));
+      if (b.sends)
+        plan->sends.push_back(ranks.plan_send(b.rank, tag, bytes));
+      else
+        plan->receives.push_back(ranks.plan_receive(b.rank, tag, bytes));
     }
     plans_.push_back(std::move(plan));
   }
-  for (const auto& t : plans_.back()->transfers) t->start();
+  for (const auto& t : plans_.back()->receives) t->start();
+  start_in_turn(plans_.back()->sends);
 }
 
 void RankTransfers::poll() {
-  for (const auto& t : plans_.back()->transfers) static_cast<void>(t->done());
+  for (const auto* transfers : {&plans_.back()->sends, &plans_.back()->receives})
+    for (const auto& t : *transfers) static_cast<void>(t->done());
 }
 
 void RankTransfers::wait() {
-  for (const auto& t : plans_.back()->transfers) t->wait();
+  for (const auto* transfers : {&plans_.back()->receives, &plans_.back()->sends})
+    for (const auto& t : *transfers) t->wait();
 }
 
 std::int64_t RankTransfers::values_sent() const {

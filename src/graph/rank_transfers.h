@@ -30,7 +30,7 @@ class RankTransfers {
  private:
   struct Plan {
     std::vector<Block> blocks;
-    std::vector<std::unique_ptr<Transfer>> transfers;
+    std::vector<std::unique_ptr<Transfer>> receives, sends;
   };
   std::vector<std::unique_ptr<Plan>> plans_;  // the one used last comes last
 };
