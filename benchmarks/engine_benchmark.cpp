@@ -3,11 +3,13 @@
 // included, and the plain oneDNN products of the same shapes. Run with --benchmark_enable_random_interleaving=true
 // --benchmark_repetitions=15 and compare the medians of GFLOPs; the ratio is printed by `step_to_gemm`.
 #include <benchmark/benchmark.h>
-#include <dnnl.h>
+#include <dlfcn.h>
 #include <dnnl.h>
 
 #include <algorithm>
 #include <ctime>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "../tests/graph/graph_builder.h"
@@ -195,9 +197,20 @@ void product_rates(benchmark::State& state) {
 }
 BENCHMARK(product_rates)->Unit(benchmark::kMillisecond)->Iterations(40);
 
-// The three products of a layer of `inputs` by `outputs` at `rows` samples: GFLOP/s of the backend, and of dnnl_sgemm in
-// turn with it.
+// cblas_sgemm of a library of the system; null where it is not installed.
+using CblasSgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                            const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
+CblasSgemm cblas_of(const char* library) {
+  void* const opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  return opened ? reinterpret_cast<CblasSgemm>(dlsym(opened, "cblas_sgemm")) : nullptr;
+}
+
+// The three products of a layer of `inputs` by `outputs` at `rows` samples: GFLOP/s of the backend and, in turn with
+// it, of dnnl_sgemm and of OpenBLAS and BLIS where they are installed (libopenblas0-serial, libblis4-serial).
+// OPENBLAS_CORETYPE=Zen and BLIS_ARCH_TYPE=zen3 limit these two to AVX2, as ONEDNN_MAX_CPU_ISA=AVX2 does the others.
 void float32_rates(benchmark::State& state) {
+  static const std::pair<const char*, CblasSgemm> libraries[] = {{"openblas", cblas_of("libopenblas.so.0")},
+                                                                 {"blis", cblas_of("libblis.so.4")}};
   const auto backend = make_backend("cpu");
   const auto rows = static_cast<std::size_t>(state.range(0)), in = static_cast<std::size_t>(state.range(1)),
              out = static_cast<std::size_t>(state.range(2));
@@ -209,7 +222,7 @@ void float32_rates(benchmark::State& state) {
     Gemm g;
     const float *a, *b;
     float* c;
-    std::vector<double> ours, theirs;
+    std::vector<double> ours, theirs, of_library[std::size(libraries)] = {};
   };
   Role roles[] = {
       {"forward", {.m = rows, .n = out, .k = in, .lda = in, .ldb = out, .ldc = out}, x.data(), w.data(), y.data(), {}, {}},
@@ -225,9 +238,23 @@ void float32_rates(benchmark::State& state) {
                            dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', size(g.m), size(g.n),
                                       size(g.k), 1, r.a, size(g.lda), r.b, size(g.ldb), 0, r.c, size(g.ldc));
                          }));
+      for (std::size_t l = 0; l < std::size(libraries); ++l) {
+        constexpr int row_major = 101, plain = 111, transposed = 112;
+        const auto count = [](std::size_t n) { return static_cast<int>(n); };
+        if (const CblasSgemm sgemm = libraries[l].second)
+          r.of_library[l].push_back(work / seconds([&] {
+                                      sgemm(row_major, g.transpose_a ? transposed : plain,
+                                            g.transpose_b ? transposed : plain, count(g.m), count(g.n), count(g.k), 1,
+                                            r.a, count(g.lda), r.b, count(g.ldb), 0, r.c, count(g.ldc));
+                                    }));
+      }
     }
-  for (Role& r : roles)
-    state.counters[r.name] = median(r.ours), state.counters[std::string(r.name) + "_dnnl_sgemm"] = median(r.theirs);
+  for (Role& r : roles) {
+    const std::string name = r.name;
+    state.counters[name] = median(r.ours), state.counters[name + "_dnnl_sgemm"] = median(r.theirs);
+    for (std::size_t l = 0; l < std::size(libraries); ++l)
+      if (!r.of_library[l].empty()) state.counters[name + "_" + libraries[l].first] = median(r.of_library[l]);
+  }
 }
 BENCHMARK(float32_rates)
     ->Args({256, 784, 2048})
