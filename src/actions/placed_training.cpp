@@ -39,6 +39,7 @@ StepOfLayers step_of_layers(const Training& t) {
   step.state = state_per_weight(t.sgd.optimizer);
   step.shards_state = shards_optimizer(t);
   step.single = !p.delayed();
+  step.products = t.products;
   step.shard = !clips_too_early(t);
   return step;
 }
@@ -94,7 +95,7 @@ void place_layers(const ActionContext& context, Training& t, const graph::Graph&
   t.placement = placement_table(layers, step);
 }
 
-void make_layer_ranks(const ActionContext& context, Training& t) {
+void make_layer_ranks(const ActionContext& context, ComputeType type, Training& t) {
   if (!t.sgd.model_parallel) return;
   const auto block = context.command.block("SGD").block("ModelParallel");
   const auto refuse = [&](const char* what, const char* fix) { context.problem(block.where(), what, fix); };
@@ -129,7 +130,10 @@ void make_layer_ranks(const ActionContext& context, Training& t) {
                            "start as many ranks for every group, or remove the block ModelParallel");
   t.layer_ranks = t.world->split(layout.group);
   if (grouped) t.same_parts = t.world->split(t.layer_ranks->rank());
-  if (t.sgd.model_parallel->chooses()) t.link = slowest(measure_link(*t.layer_ranks), *t.world);
+  if (!t.sgd.model_parallel->chooses()) return;
+  t.link = slowest(measure_link(*t.layer_ranks), *t.world);
+  const auto backend = make_backend(context.device, supports(context.device, type) ? type : ComputeType::float32);
+  t.products = slowest(measure_products(*backend, *t.layer_ranks), *t.world);
 }
 
 bool needs_all_ranks(const Training& t) { return t.layer_ranks || shards_optimizer(t); }

@@ -370,7 +370,7 @@ void make_settings(const ActionContext& context, const TrainOptions& options, Tr
   read_sgd(context, t);
   require_same_sgd(*t.world, t.sgd);
   t.make_mode = options.make_mode || launcher::has_begun(t.model_path);  // the path may be that of SGD
-  if (all_agree(*t.world, context.problems->count() == before)) make_layer_ranks(context, t);
+  if (all_agree(*t.world, context.problems->count() == before)) make_layer_ranks(context, options.compute_type, t);
   make_grad_scaler(context, options, t);
 }
 

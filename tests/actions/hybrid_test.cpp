@@ -440,5 +440,33 @@ TEST_F(Hybrid, AutoChoosesNoSingleRankWithLateGradients) {
   EXPECT_EQ(layers[0].placement, Placement::replicate);
 }
 
+// The link prefers rank 0 here: in pieces, results of the first layer and samples of the third travel, too.
+TEST_F(Hybrid, AutoWeighsComputingAgainstTheLink) {
+  std::vector<PlacedLayer> layers(3);
+  for (PlacedLayer& l : layers) l.layer.in = l.layer.out = 4096, l.layer.chained = true, l.chosen = true;
+  layers[0].layer.chained = false;
+  StepOfLayers step{.ranks = 4, .samples = 128};
+  const LinkSpeed link{1e-5, 12.5e6};
+  for (const auto& [alone, placement] : {std::pair(5e-12, Placement::single), std::pair(5e-10, Placement::shard)}) {
+    step.products = {5e-12, alone};
+    choose_placements(layers, step, link);
+    for (const PlacedLayer& l : layers) EXPECT_EQ(l.placement, placement);
+  }
+}
+
+TEST_F(Hybrid, AllRanksAgreeOnTheSpeedOfProducts) {
+  ProductSpeed measured[3];
+  run_ranks(3, [&](Communicator& world) {
+    const auto backend = make_backend("cpu");
+    measured[world.rank()] = slowest(measure_products(*backend, world), world);
+  });
+  for (const ProductSpeed& p : measured) {
+    EXPECT_GT(p.together, 0);
+    EXPECT_GT(p.alone, 0);
+    EXPECT_EQ(p.together, measured[0].together);
+    EXPECT_EQ(p.alone, measured[0].alone);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::actions::hybrid_test

@@ -13,9 +13,9 @@ namespace tutti {
 namespace {
 
 constexpr double float_bytes = sizeof(float);
-// Per weight: update of weight and momentum, and a codec's passes over the gradient. Per operation: a product. Measured
-// on one core of a server of 2019; only their ratio to the link decides.
-constexpr double seconds_per_update = 2.5e-9, seconds_per_coded_value = 2.5e-9, seconds_per_operation = 2.5e-11;
+// Per weight: update of weight and momentum, and a codec's passes over the gradient. Measured on one core of a server
+// of 2019.
+constexpr double seconds_per_update = 2.5e-9, seconds_per_coded_value = 2.5e-9;
 constexpr int ring_tag = 32003;
 
 // The largest of the ranks' times for `rounds` messages of `bytes` to the next rank, per message.
@@ -52,11 +52,13 @@ struct Walk {
   }
   // Rank 0 receives or sends the samples of the others; with a gradient it sends as much as it receives.
   void to_first(LayerCost& c, double width, bool backward = true) const {
-    c.bytes += (backward ? foreign : 0) * width * float_bytes, c.messages += backward ? 2 : 1;
+    const double bytes = foreign * width * float_bytes;
+    c.bytes += backward ? bytes : 0, c.received += bytes, c.messages += backward ? 2 : 1;
   }
   // Rank 0 sends all samples to every other rank, and receives the gradients.
   void from_first(LayerCost& c, double width) const {
-    c.bytes += others * step.samples * width * float_bytes, c.messages += 2;
+    const double bytes = others * step.samples * width * float_bytes;
+    c.bytes += bytes, c.received += bytes, c.messages += 2;
   }
 };
 
@@ -77,6 +79,34 @@ LinkSpeed slowest(const LinkSpeed& mine, Communicator& all_ranks) {
   LinkSpeed all = mine;
   for (const LinkSpeed& l : from_all(all_ranks, mine))
     all = {std::max(all.latency, l.latency), std::min(all.bandwidth, l.bandwidth)};
+  return all;
+}
+
+ProductSpeed measure_products(Backend& backend, Communicator& ranks) {
+  constexpr std::size_t samples = 128, width = 1024;
+  constexpr int rounds = 8;
+  DeviceBuffer in, weight, out;
+  backend.fill(0.01F, in.reserve(backend, samples * width), samples * width);
+  backend.fill(0.01F, weight.reserve(backend, width * width), width * width);
+  out.reserve(backend, samples * width);
+  const Gemm product{.m = samples, .n = width, .k = width, .lda = width, .ldb = width, .ldc = width};
+  const auto seconds_per_operation = [&](int times) {
+    const auto start = Clock::now();
+    for (int i = 0; i < times; ++i) backend.gemm(product, in.data(), weight.data(), out.data());
+    backend.synchronize();
+    return seconds_since(start) / (2.0 * times * samples * width * width);
+  };
+  seconds_per_operation(1);
+  ranks.barrier();
+  const double together = std::ranges::max(from_all(ranks, seconds_per_operation(rounds)));
+  const double alone = ranks.rank() == 0 ? seconds_per_operation(rounds) : 0;
+  return {together, from_all(ranks, alone).front()};
+}
+
+ProductSpeed slowest(const ProductSpeed& mine, Communicator& all_ranks) {
+  ProductSpeed all = mine;
+  for (const ProductSpeed& p : from_all(all_ranks, mine))
+    all = {std::max(all.together, p.together), std::max(all.alone, p.alone)};
   return all;
 }
 
@@ -146,8 +176,9 @@ double step_seconds(std::span<const LayerCost> costs, const StepOfLayers& step, 
   double sum = 0;
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const LayerCost& c = costs[i];
-    sum += c.bytes / link.bandwidth + c.messages * link.latency + c.weights * seconds_per_update;
-    sum += 6 * c.weights * c.samples * seconds_per_operation;
+    const bool single = layers[i].placement == Placement::single;
+    sum += (c.bytes + c.received) / link.bandwidth + c.messages * link.latency + c.weights * seconds_per_update;
+    sum += 6 * c.weights * c.samples * (single ? step.products.alone : step.products.together);
     if (layers[i].placement == Placement::replicate && step.ranks > 1) sum += c.weights * seconds_per_coded_value;
   }
   return sum;

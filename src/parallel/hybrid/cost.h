@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/hybrid/options.h"
+#include "tutti/backend.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -22,6 +23,16 @@ LinkSpeed measure_link(Communicator&);
 // The slowest of all ranks' links, for placements that are equal in all groups. Collective.
 LinkSpeed slowest(const LinkSpeed&, Communicator&);
 
+// Seconds per operation of a product, two operations for each multiplication.
+struct ProductSpeed {
+  double together = 2.5e-11;  // while all ranks compute
+  double alone = 2.5e-11;     // on rank 0, while the others wait for it
+};
+// Times products for some hundredths of a second; the same result on all ranks. Collective.
+ProductSpeed measure_products(Backend&, Communicator&);
+// The slowest of all groups, likewise.
+ProductSpeed slowest(const ProductSpeed&, Communicator&);
+
 // A step, as far as it decides.
 struct StepOfLayers {
   int ranks = 1;
@@ -30,10 +41,12 @@ struct StepOfLayers {
   int state = 1;                     // values of optimizer state per weight
   bool shards_state = false;         // the state of replicated layers is divided among the ranks
   bool shard = true, single = true;  // whether these may be chosen
+  ProductSpeed products;
 };
 
 struct LayerCost {
   double bytes = 0;     // that a rank sends; with `single` the most, that of rank 0
+  double received = 0;  // that rank 0 receives while it sends nothing
   double messages = 0;  // rounds of messages, one after the other
   double weights = 0;   // that the rank with the most holds and updates
   double samples = 0;   // that it computes them for
