@@ -36,7 +36,7 @@ class Transfer {
 };
 
 // Starts all, a part of each in turn. Messages to several hosts then share the link equally, which passes 5 % more with
-// four hosts (docs/notes/engine.md) than if each message filled it before the next one.
+// four hosts (docs/notes/tcp.md) than if each message filled it before the next one.
 void start_in_turn(std::span<const std::unique_ptr<Transfer>>);
 
 // Polls several transfers in one call. Where ranks share cores, a poll that finds nothing yields the core, so polling

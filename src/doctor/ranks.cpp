@@ -41,6 +41,7 @@ struct Facts {
   std::array<char, 64> host{};
   std::array<char, 256> no_gpu{};  // why none is usable
   std::array<char, 256> driver_text{};
+  std::array<char, 16> congestion{};  // TCP's congestion control
   CoreSet cores{};
   std::uint64_t memory = 0, shared_memory = 0, program = 0;
   int gpus = 0, driver = 0, directory = 0, sees_output = 0, single_copy = 0;
@@ -75,6 +76,9 @@ Facts facts_of_this_rank(const Request& request, const std::string& host, const 
   if (sched_getaffinity(0, sizeof mine, &mine) == 0)
     for (std::size_t c = 0; c < f.cores.size() * 64; ++c)
       if (CPU_ISSET(c, &mine)) f.cores[c / 64] |= std::uint64_t{1} << (c % 64);
+  std::string congestion;
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> congestion;
+  copy_text(congestion, f.congestion);
   f.memory = available_memory().value_or(0);
   f.shared_memory = free_shared_memory();
   f.program = content_hash(launch::own_path(), std::size_t{1} << 28);
@@ -143,6 +147,7 @@ class Comparison {
     for (const HostRanks& h : hosts_) look_at(h);
     program();
     folders(made_mark);
+    if (hosts_.size() > 1) congestion();
   }
   const std::vector<HostRanks>& hosts() const { return hosts_; }
   Findings findings;
@@ -210,6 +215,16 @@ class Comparison {
       add(Level::failure, "program",
           fmt::format("{} on {} is not that of {}", launch::own_path(), differ, hosts_[0].name),
           "copy it there, or keep it on a shared file system");
+  }
+
+  // Measured with four hosts that send to each other at 100 Mbit/s (docs/notes/tcp.md).
+  void congestion() {
+    std::string names;
+    for (const HostRanks& h : hosts_)
+      if (h.facts->congestion.data() == std::string_view("bbr")) names += (names.empty() ? "" : ", ") + h.name;
+    if (names.empty()) return add(Level::ok, "TCP", "congestion control is not bbr on any host");
+    add(Level::warning, "TCP", fmt::format("congestion control is bbr on {}: slow links pass up to a third less", names),
+        "sysctl -w net.ipv4.tcp_congestion_control=cubic there");
   }
 
   void folders(bool made_mark) {

@@ -191,12 +191,18 @@ class HostsTest(DoctorBase):
         self.line(text, 'clock', 'ok')
         self.line(text, 'program', 'ok')
         self.line(text, 'data', 'ok')
+        self.line(text, 'TCP', 'ok')
 
     def test_a_slow_link(self):
         text = self.doctor(*self.up('50mbit'))
         line = self.line(text, 'link', 'warning')
         self.assertTrue(35 < int(re.search(r'(\d+) Mbit/s', line).group(1)) < 60, line)
         self.assertIn('gradientBits = 1', line)
+
+    def test_bbr(self):
+        bbr = self.write('bbr', 'bbr\n')
+        text = self.doctor(*self.up('1gbit', f'mount --bind {bbr} /proc/sys/net/ipv4/tcp_congestion_control'))
+        self.assertIn(f'bbr on {cluster_test.NAME}-2:', self.line(text, 'TCP', 'warning'))
 
     def test_other_data_and_another_program(self):
         other = self.write('other.ctf', examples.points(64, seed=9))
