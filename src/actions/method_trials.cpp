@@ -107,8 +107,11 @@ Candidate elastic(const config::Record& sgd) {
 
 Candidate servers(const config::Record& sgd) {
   const auto [own, bits] = block_of(sgd, "DataParallelASGD");
-  return {"DataParallelASGD", own ? bits : block_of(sgd, "ASGD").second, "async",
-          "parallelizationMethod=DataParallelASGD"};
+  return {.method = "DataParallelASGD",
+          .bits = own ? bits : block_of(sgd, "ASGD").second,
+          .allowed_by = "async",
+          .settings = "parallelizationMethod=DataParallelASGD",
+          .meets_at_end = true};
 }
 
 // The same method in other bits than those of its block.
@@ -245,7 +248,10 @@ void MethodTrials::size_trials(double seconds) {
 Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
   Forecast f{.method = c.method, .bits = c.bits, .refused = {}, .exact = *c.allowed_by == 0};
   try {
-    const Measured first = run(world_, c.never.empty() ? c.settings : c.never, steps_);
+    // Slow links leave few steps, in which an end would weigh more than in an epoch.
+    const std::int64_t in_epoch = std::max(least_steps_, epoch_samples_ / minibatch_);
+    const std::int64_t steps = c.meets_at_end ? std::max(steps_, std::min(3 * least_steps_, in_epoch)) : steps_;
+    const Measured first = run(world_, c.never.empty() ? c.settings : c.never, steps);
     if (c.always.empty())
       forecast_steps(f, first, link);
     else
