@@ -126,15 +126,22 @@ not_there() {
   [ ! -e "$3" ] || die "there is a $1 '$2' already that this cluster has not made; use another --name"
 }
 
-# A host takes the congestion control that the machine has while it is made: cubic, the default of Linux, because with
-# bbr full links in both directions pass a third less. The machine keeps its own.
+# Hosts have cubic as congestion control, Linux's default: with bbr, links that are full in both directions pass a quarter
+# less. A namespace copies the machine's own; where it may not choose, the machine has cubic while the namespace is made.
+congestion=/proc/sys/net/ipv4/tcp_congestion_control
 make_namespace() {
-  local setting=/proc/sys/net/ipv4/tcp_congestion_control own failed=0
-  own=$(<$setting)
-  [ "$own" = cubic ] || echo cubic >$setting 2>/dev/null || echo "cluster.sh: there is no cubic here; hosts use $own" >&2
-  ip netns add "$1" || failed=1
-  [ "$own" = "$(<$setting)" ] || echo "$own" >$setting
-  return $failed
+  local found
+  ip netns add "$1"
+  if ip netns exec "$1" sh -c "echo cubic >$congestion" 2>/dev/null; then return; fi
+  cat $congestion >"$base/$name/congestion"  # remove puts it back if this script is killed
+  if echo cubic 2>/dev/null >$congestion; then
+    ip netns del "$1"
+    ip netns add "$1"
+    cat "$base/$name/congestion" >$congestion
+  fi
+  rm "$base/$name/congestion"
+  found=$(ip netns exec "$1" cat $congestion)
+  [ "$found" = cubic ] || echo "cluster.sh: cubic cannot be set here; host $1 uses $found" >&2
 }
 
 make_host() {
@@ -263,6 +270,7 @@ remove() {
       cgroup) rmdir "$what" 2>/dev/null || { sleep 0.2; rmdir "$what" 2>/dev/null; } || true ;;
     esac
   done < <(tac "$base/$name/made")
+  [ ! -f "$base/$name/congestion" ] || cat "$base/$name/congestion" >$congestion
   rm -rf -- "${base:?}/$name"
 }
 

@@ -44,6 +44,9 @@ def traces(name=NAME):
     return found
 
 
+CONGESTION = pathlib.Path('/proc/sys/net/ipv4/tcp_congestion_control')
+
+
 def namespaces_allowed():
     if os.geteuid() != 0 or not all(map(shutil.which, ('ip', 'tc', 'unshare'))):
         return False
@@ -170,6 +173,7 @@ class ClusterTest(support.TrainerTest):
         self.assertIn('not made', text)
         self.assertEqual(traces(bystander), [f'/run/netns/{bystander}-2'])
 
+        congestion = CONGESTION.read_text()
         for wait in (0.01, 0.03, 0.06, 0.1):  # killed on the way: down finds what there is
             with subprocess.Popen([SCRIPT, '--name', NAME, 'up', '4'], stdout=subprocess.DEVNULL) as making:
                 time.sleep(wait)
@@ -177,6 +181,13 @@ class ClusterTest(support.TrainerTest):
             code, text = cluster('down')  # always: a command of the killed script may still be making something, and down waits for its end
             self.assertTrue(code == 0 or 'there is no cluster' in text, text)
             self.assertEqual(traces(), [])
+            self.assertEqual(CONGESTION.read_text(), congestion)
+
+    def test_hosts_have_cubic_and_the_machine_keeps_its_own(self):
+        own = CONGESTION.read_text()
+        self.up(1)
+        self.assertEqual(cluster('exec', 1, 'cat', str(CONGESTION)), (0, 'cubic\n'))
+        self.assertEqual(CONGESTION.read_text(), own)
 
     def test_clusters_stand_side_by_side(self):
         self.up(1)
