@@ -7,6 +7,7 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <utility>
@@ -201,6 +202,7 @@ BENCHMARK(product_rates)->Unit(benchmark::kMillisecond)->Iterations(40);
 using CblasSgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                             const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
 CblasSgemm cblas_of(const char* library) {
+  for (const char* name : {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"}) setenv(name, "1", 0);
   void* const opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   return opened ? reinterpret_cast<CblasSgemm>(dlsym(opened, "cblas_sgemm")) : nullptr;
 }
