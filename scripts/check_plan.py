@@ -5,7 +5,9 @@ Prints a line per run and the tables; --write puts these into docs/results/plan.
 
 Each network trains on random numbers under the five main methods. Speeds are of the epochs after the first.
 
-Usage: check_plan.py [--hosts 2,4] [--links none,1gbit,100mbit] [--networks mlp,lenet,resnet20] [--minutes 60] [--write] [TRAINER]
+--rows FILE keeps complete cases as lines of JSON. Those that it has already are not measured again, and stand in the tables as well.
+
+Usage: check_plan.py [--hosts 2,4] [--links none,1gbit,100mbit] [--networks mlp,lenet,resnet20] [--minutes 60] [--rows FILE] [--write] [TRAINER]
 """
 import argparse
 import datetime
@@ -45,6 +47,7 @@ AUTO = 'parallelizationMethod=auto;autoAllow="1bit:local:async"'
 def parse():
     parser = argparse.ArgumentParser(description='Predicted and achieved speed of parallel methods.')
     parser.add_argument('--hosts', default='2,4')
+    parser.add_argument('--rows', type=pathlib.Path)
     return networks.parse(parser, NETWORKS, 'none,1gbit,100mbit', 60)
 
 
@@ -107,7 +110,9 @@ def title(name, bits):
     return next((t for n, b, t, _ in METHODS if (n, b) == (name, bits)), f'{name}, {bits} bits')
 
 
-def summary(errors, shares):
+def summary(cases):
+    errors = [e for c in cases for e in c['errors'] if e is not None]
+    shares = [c['share'] for c in cases if c['share'] is not None]
     if not errors or not shares:
         return 'Too little was measured.'
     sizes = sorted(abs(e) for e in errors)
@@ -118,26 +123,32 @@ def summary(errors, shares):
 def main():
     options = parse()
     part = networks.PartOfPage('plan.md', 'check_plan.py') if options.write else None
-    rows, of_auto, errors, shares = [], [], [], []
+    cases = [json.loads(line) for line in options.rows.read_text(encoding='utf-8').splitlines()] if options.rows and options.rows.exists() else []
     with networks.emulated('check-plan', options) as bench:
         for number in map(int, options.hosts.split(',')):
             with bench.hosts(number) as hosts:
                 for link in options.links.split(','):
                     hosts.rate(link)
                     for network in options.networks.split(','):
+                        where = [NETWORKS[network][0], f'{number}, {link}']
+                        if any(c['where'] == where for c in cases):
+                            continue
                         if bench.left() < 60:
                             bench.skip(f'{network} on {number} hosts, {link}')
                             continue
-                        found, taken, best, share = case(bench, hosts, network)
-                        where = [NETWORKS[network][0], f'{number}, {link}']
-                        rows.append([*where, *(None if e is None else f'{e:+.0f}' for e in found)])
-                        of_auto.append([*where, taken and title(*taken), best and title(*best), None if share is None else f'{share:.2f}'])
-                        errors += [e for e in found if e is not None]
-                        shares += [s for s in (share,) if s is not None]
+                        errors, taken, best, share = case(bench, hosts, network)
+                        cases.append({'where': where, 'commit': page.commit(), 'date': str(datetime.date.today()), 'errors': errors,
+                                      'taken': taken and title(*taken), 'best': best and title(*best), 'share': share})
+                        if options.rows and share is not None and None not in errors:
+                            with options.rows.open('a', encoding='utf-8') as file:
+                                print(json.dumps(cases[-1]), file=file)
+    rows = [[*c['where'], *(None if e is None else f'{e:+.0f}' for e in c['errors'])] for c in cases]
+    of_auto = [[*c['where'], c['taken'], c['best'], None if c['share'] is None else f'{c["share"]:.2f}'] for c in cases]
     model, isa, cores = page.processor()
+    commits, dates = (' and '.join(dict.fromkeys(c[of] for c in cases)) for of in ('commit', 'date'))
     text = '\n\n'.join([
-        f'Hosts share {cores} cores ({model}, {isa}), commit {page.commit()}, {datetime.date.today()}.',
-        summary(errors, shares),
+        f'Hosts share {cores} cores ({model}, {isa}), commit {commits}, {dates}.',
+        summary(cases),
         'Planned samples per second against achieved ones, error in percent:',
         page.table(['network', 'hosts, link', *(t for _, _, t, _ in METHODS)], rows),
         'What `auto` takes with `autoAllow = "1bit:local:async"`, the fastest run, and the share of its speed:',
