@@ -217,14 +217,20 @@ class Comparison {
           "copy it there, or keep it on a shared file system");
   }
 
-  // Measured with four hosts that send to each other at 100 Mbit/s (docs/notes/tcp.md).
+  // Figures are in docs/notes/tcp.md.
   void congestion() {
-    std::string names;
+    std::string bbr, first = hosts_[0].facts->congestion.data();
     for (const HostRanks& h : hosts_)
-      if (h.facts->congestion.data() == std::string_view("bbr")) names += (names.empty() ? "" : ", ") + h.name;
-    if (names.empty()) return add(Level::ok, "TCP", "congestion control is not bbr on any host");
-    add(Level::warning, "TCP", fmt::format("congestion control is bbr on {}: slow links pass up to a third less", names),
-        "sysctl -w net.ipv4.tcp_congestion_control=cubic there");
+      if (std::string_view(h.facts->congestion.data()).starts_with("bbr")) bbr += (bbr.empty() ? "" : ", ") + h.name;
+    if (!bbr.empty())
+      return add(Level::warning, "TCP",
+                 fmt::format("congestion control is bbr on {}: over TCP, slow links that are full in both directions "
+                             "pass up to a quarter less",
+                             bbr),
+                 "sysctl -w net.ipv4.tcp_congestion_control=cubic there");
+    if (first.empty()) first = "unknown";
+    const std::string others = this->others([](const Facts& f) { return std::string(f.congestion.data()); });
+    add(Level::ok, "TCP", fmt::format("congestion control is {}{}", first, others.empty() ? "" : "; another on " + others));
   }
 
   void folders(bool made_mark) {

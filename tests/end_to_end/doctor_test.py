@@ -201,7 +201,9 @@ class HostsTest(DoctorBase):
 
     def test_bbr(self):
         bbr = self.write('bbr', 'bbr\n')
-        text = self.doctor(*self.up('1gbit', f'mount --bind {bbr} /proc/sys/net/ipv4/tcp_congestion_control'))
+        # What /proc shows depends on the network namespace.
+        mount = f'mount --bind {bbr} /proc/sys/net/ipv4/tcp_congestion_control'
+        text = self.doctor(*self.up('1gbit', f'nsenter --net=/run/netns/{cluster_test.NAME}-2 {mount}'))
         self.assertIn(f'bbr on {cluster_test.NAME}-2:', self.line(text, 'TCP', 'warning'))
 
     def test_other_data_and_another_program(self):
