@@ -39,7 +39,7 @@ StepOfLayers step_of_layers(const Training& t) {
   step.state = state_per_weight(t.sgd.optimizer);
   step.shards_state = shards_optimizer(t);
   step.single = !p.delayed();
-  step.products = t.products;
+  step.compute = t.compute;
   step.shard = !clips_too_early(t);
   return step;
 }
@@ -132,8 +132,7 @@ void make_layer_ranks(const ActionContext& context, ComputeType type, Training& 
   if (grouped) t.same_parts = t.world->split(t.layer_ranks->rank());
   if (!t.sgd.model_parallel->chooses()) return;
   t.link = slowest(measure_link(*t.layer_ranks), *t.world);
-  const auto backend = make_backend(context.device, supports(context.device, type) ? type : ComputeType::float32);
-  t.products = slowest(measure_products(*backend, *t.layer_ranks), *t.world);
+  t.compute = slowest(measure_compute(context.device, type, *t.layer_ranks), *t.world);
 }
 
 bool needs_all_ranks(const Training& t) { return t.layer_ranks || shards_optimizer(t); }

@@ -8,7 +8,7 @@
 namespace tutti::actions {
 
 // The ranks that compute divided layers together: all, or those of a group. Refuses what cannot be divided. Where
-// placements are chosen, measures the link and products of this type. Collective.
+// placements are chosen, measures the link, and products of this type. Collective.
 void make_layer_ranks(const ActionContext&, ComputeType, Training&);
 // Where each dense layer of the graph lies, for a network that is made next.
 void place_layers(const ActionContext&, Training&, const graph::Graph&, NetworkOptions&);

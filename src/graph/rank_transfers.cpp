@@ -16,7 +16,7 @@ void RankTransfers::start(Communicator& ranks, int tag, std::span<const Block> b
     if (plans_.size() == most_shapes) plans_.erase(plans_.begin());
     auto plan = std::make_unique<Plan>();
     plan->blocks.assign(blocks.begin(), blocks.end());
-    // Every rank begins with the one behind it, so that they do not all send to the same one.
+    // Rank r sends to r + 1 first, so that the ranks do not all send to the same rank at once.
     const auto steps_to = [&](const Block& b) { return (b.rank - ranks.rank() + ranks.size()) % ranks.size(); };
     std::vector<Block> in_turn(blocks.begin(), blocks.end());
     std::ranges::stable_sort(in_turn, {}, steps_to);

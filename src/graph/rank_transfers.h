@@ -21,7 +21,8 @@ class RankTransfers {
     std::size_t count = 0;
     bool operator==(const Block&) const = default;
   };
-  // Starts the transfers of all blocks that are not empty. All ranks pass blocks that match, with the same tag.
+  // Starts the transfers of all blocks that are not empty. All ranks pass blocks that match, with the same tag; at most
+  // one is sent to each rank.
   void start(Communicator&, int tag, std::span<const Block>);
   void wait();
   void poll();

@@ -51,7 +51,7 @@ struct Training {
   std::unique_ptr<Communicator> layer_ranks;  // that compute divided layers together; null without any
   std::unique_ptr<Communicator> same_parts;   // the ranks of all groups that have the same parts; null without groups
   LinkSpeed link;                             // between these ranks, if a placement depends on it
-  ProductSpeed products;                      // of these ranks, likewise
+  ComputeSpeed compute;                       // of these ranks, likewise
   std::string placement;                      // the table of the layers' placements
   std::unique_ptr<Network> network;
   bool network_of_files = false;  // not of the description

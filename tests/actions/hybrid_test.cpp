@@ -448,19 +448,18 @@ TEST_F(Hybrid, AutoWeighsComputingAgainstTheLink) {
   StepOfLayers step{.ranks = 4, .samples = 128};
   const LinkSpeed link{1e-5, 12.5e6};
   for (const auto& [alone, placement] : {std::pair(5e-12, Placement::single), std::pair(5e-10, Placement::shard)}) {
-    step.products = {5e-12, alone};
+    step.compute = {5e-12, alone};
     choose_placements(layers, step, link);
     for (const PlacedLayer& l : layers) EXPECT_EQ(l.placement, placement);
   }
 }
 
 TEST_F(Hybrid, AllRanksAgreeOnTheSpeedOfProducts) {
-  ProductSpeed measured[3];
+  ComputeSpeed measured[3];
   run_ranks(3, [&](Communicator& world) {
-    const auto backend = make_backend("cpu");
-    measured[world.rank()] = slowest(measure_products(*backend, world), world);
+    measured[world.rank()] = slowest(measure_compute("cpu", ComputeType::float32, world), world);
   });
-  for (const ProductSpeed& p : measured) {
+  for (const ComputeSpeed& p : measured) {
     EXPECT_GT(p.together, 0);
     EXPECT_GT(p.alone, 0);
     EXPECT_EQ(p.together, measured[0].together);

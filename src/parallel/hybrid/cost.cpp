@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "base/clock.h"
 #include "comm/agreement.h"
@@ -13,9 +14,6 @@ namespace tutti {
 namespace {
 
 constexpr double float_bytes = sizeof(float);
-// Per weight: update of weight and momentum, and a codec's passes over the gradient. Measured on one core of a server
-// of 2019.
-constexpr double seconds_per_update = 2.5e-9, seconds_per_coded_value = 2.5e-9;
 constexpr int ring_tag = 32003;
 
 // The largest of the ranks' times for `rounds` messages of `bytes` to the next rank, per message.
@@ -33,6 +31,41 @@ double seconds_per_message(Communicator& ranks, std::size_t bytes, int rounds) {
   }
   return std::ranges::max(from_all(ranks, best));
 }
+
+// Products of one size on a device.
+class Products {
+ public:
+  Products(const std::string& device, ComputeType type)
+      : backend_(make_backend(device, supports(device, type) ? type : ComputeType::float32)) {
+    constexpr std::size_t all = 2 * samples * width + width * width;
+    if (on_host())
+      host_.assign(all, 0.01F), memory_ = host_.data();
+    else
+      backend_->fill(0.01F, memory_ = device_.reserve(*backend_, all), all);
+    batch(1);
+  }
+  bool on_host() const { return backend_->is_host(); }
+  // Of the fastest of some batches: a batch may have been interrupted.
+  double seconds_per_operation() { return std::min({batch(4), batch(4), batch(4)}); }
+
+ private:
+  static constexpr std::size_t samples = 128, width = 1024;
+
+  double batch(int times) {
+    const Gemm product{.m = samples, .n = width, .k = width, .lda = width, .ldb = width, .ldc = width};
+    const float *in = memory_, *weight = in + samples * width;
+    float* const out = memory_ + samples * width + width * width;
+    const auto start = Clock::now();
+    for (int i = 0; i < times; ++i) backend_->gemm(product, in, weight, out);
+    backend_->synchronize();
+    return seconds_since(start) / (2.0 * times * samples * width * width);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::vector<float> host_;
+  DeviceBuffer device_;
+  float* memory_ = nullptr;
+};
 
 struct Walk {
   const StepOfLayers& step;
@@ -82,31 +115,25 @@ LinkSpeed slowest(const LinkSpeed& mine, Communicator& all_ranks) {
   return all;
 }
 
-ProductSpeed measure_products(Backend& backend, Communicator& ranks) {
-  constexpr std::size_t samples = 128, width = 1024;
-  constexpr int rounds = 8;
-  DeviceBuffer in, weight, out;
-  backend.fill(0.01F, in.reserve(backend, samples * width), samples * width);
-  backend.fill(0.01F, weight.reserve(backend, width * width), width * width);
-  out.reserve(backend, samples * width);
-  const Gemm product{.m = samples, .n = width, .k = width, .lda = width, .ldb = width, .ldc = width};
-  const auto seconds_per_operation = [&](int times) {
-    const auto start = Clock::now();
-    for (int i = 0; i < times; ++i) backend.gemm(product, in.data(), weight.data(), out.data());
-    backend.synchronize();
-    return seconds_since(start) / (2.0 * times * samples * width * width);
-  };
-  seconds_per_operation(1);
-  ranks.barrier();
-  const double together = std::ranges::max(from_all(ranks, seconds_per_operation(rounds)));
-  const double alone = ranks.rank() == 0 ? seconds_per_operation(rounds) : 0;
-  return {together, from_all(ranks, alone).front()};
+ComputeSpeed measure_compute(const std::string& device, ComputeType type, Communicator& ranks) {
+  std::unique_ptr<Products> products;
+  try {
+    products = std::make_unique<Products>(device, type);
+  } catch (const std::exception&) {  // as where a GPU that ranks share is full
+  }
+  if (!all_agree(ranks, products != nullptr)) return {};
+  ComputeSpeed speed;
+  speed.together = std::ranges::max(from_all(ranks, products->seconds_per_operation()));
+  speed.alone = from_all(ranks, ranks.rank() == 0 ? products->seconds_per_operation() : 0).front();
+  // 20 bytes per weight; a GPU of 1 TB/s.
+  if (!products->on_host()) speed.pass = 2e-11;
+  return speed;
 }
 
-ProductSpeed slowest(const ProductSpeed& mine, Communicator& all_ranks) {
-  ProductSpeed all = mine;
-  for (const ProductSpeed& p : from_all(all_ranks, mine))
-    all = {std::max(all.together, p.together), std::max(all.alone, p.alone)};
+ComputeSpeed slowest(const ComputeSpeed& mine, Communicator& all_ranks) {
+  ComputeSpeed all = mine;
+  for (const ComputeSpeed& s : from_all(all_ranks, mine))
+    all = {std::max(all.together, s.together), std::max(all.alone, s.alone), std::max(all.pass, s.pass)};
   return all;
 }
 
@@ -163,7 +190,7 @@ std::vector<LayerCost> layer_costs(std::span<const PlacedLayer> layers, const St
         if (chained) walk.transpose(c, in);
         if (!after_single) walk.to_first(c, in, l.passes_gradient);
         const bool goes_on = i + 1 < layers.size() && layers[i + 1].layer.chained;
-        if (!goes_on) walk.to_first(c, l.softmax ? out / 2 : out);  // the labels, or the result
+        if (!goes_on) walk.to_first(c, out, !l.softmax);  // the labels, or the result
         break;
       }
     }
@@ -177,9 +204,9 @@ double step_seconds(std::span<const LayerCost> costs, const StepOfLayers& step, 
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const LayerCost& c = costs[i];
     const bool single = layers[i].placement == Placement::single;
-    sum += (c.bytes + c.received) / link.bandwidth + c.messages * link.latency + c.weights * seconds_per_update;
-    sum += 6 * c.weights * c.samples * (single ? step.products.alone : step.products.together);
-    if (layers[i].placement == Placement::replicate && step.ranks > 1) sum += c.weights * seconds_per_coded_value;
+    sum += (c.bytes + c.received) / link.bandwidth + c.messages * link.latency + c.weights * step.compute.pass;
+    sum += 6 * c.weights * c.samples * (single ? step.compute.alone : step.compute.together);
+    if (layers[i].placement == Placement::replicate && step.ranks > 1) sum += c.weights * step.compute.pass;
   }
   return sum;
 }

@@ -23,15 +23,18 @@ LinkSpeed measure_link(Communicator&);
 // The slowest of all ranks' links, for placements that are equal in all groups. Collective.
 LinkSpeed slowest(const LinkSpeed&, Communicator&);
 
-// Seconds per operation of a product, two operations for each multiplication.
-struct ProductSpeed {
+struct ComputeSpeed {
+  // Seconds per operation of a product, two operations for each multiplication.
   double together = 2.5e-11;  // while all ranks compute
   double alone = 2.5e-11;     // on rank 0, while the others wait for it
+  // Seconds per weight: the update of weight and momentum, or a codec's passes over the gradient.
+  double pass = 2.5e-9;
 };
-// Times products for some hundredths of a second; the same result on all ranks. Collective.
-ProductSpeed measure_products(Backend&, Communicator&);
-// The slowest of all groups, likewise.
-ProductSpeed slowest(const ProductSpeed&, Communicator&);
+// Times products for some hundredths of a second; the same result on all ranks. The defaults where a rank cannot make
+// them: the network, which is made next, says why. Collective.
+ComputeSpeed measure_compute(const std::string& device, ComputeType, Communicator&);
+// The slowest of all groups, so that all groups choose alike. Collective.
+ComputeSpeed slowest(const ComputeSpeed&, Communicator&);
 
 // A step, as far as it decides.
 struct StepOfLayers {
@@ -41,7 +44,7 @@ struct StepOfLayers {
   int state = 1;                     // values of optimizer state per weight
   bool shards_state = false;         // the state of replicated layers is divided among the ranks
   bool shard = true, single = true;  // whether these may be chosen
-  ProductSpeed products;
+  ComputeSpeed compute;
 };
 
 struct LayerCost {
