@@ -50,6 +50,35 @@ inline void transfers(Communicator& comm) {
   }
 }
 
+// Parts of messages to several ranks start in turn; some messages have fewer parts than others, some none.
+inline void transfers_in_turn(Communicator& comm) {
+  const int n = comm.size(), me = comm.rank();
+  constexpr std::size_t lengths[] = {2500, 0, 10, 100003};
+  const auto length = [&](int from, int to) { return lengths[static_cast<std::size_t>(from + 2 * to) % 4]; };
+  std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(n)), in(static_cast<std::size_t>(n));
+  std::vector<std::unique_ptr<Transfer>> receives, sends;
+  for (int r = 0; r < n; ++r) {
+    if (r == me) continue;
+    const auto at = static_cast<std::size_t>(r);
+    out[at].resize(length(me, r));
+    in[at].resize(length(r, me));
+    receives.push_back(comm.plan_receive(r, 9, in[at]));
+    sends.push_back(comm.plan_send(r, 9, out[at]));
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (auto& t : receives) t->start();
+    for (int r = 0; r < n; ++r)
+      if (r != me)
+        std::ranges::copy(pattern(length(me, r), 100 * me + r + round), out[static_cast<std::size_t>(r)].begin());
+    start_in_turn(sends);
+    for (auto& t : receives) t->wait();
+    for (auto& t : sends) t->wait();
+    for (int r = 0; r < n; ++r)
+      EXPECT_TRUE(r == me || in[static_cast<std::size_t>(r)] == pattern(length(r, me), 100 * r + me + round))
+          << "from " << r;
+  }
+}
+
 // The same plans with lengths that change from round to round, none and all included.
 inline void shorter_transfers(Communicator& comm) {
   const int n = comm.size(), me = comm.rank();
@@ -232,6 +261,7 @@ inline void shared_memory(Communicator& comm) {
 
 inline void everything(Communicator& comm) {
   transfers(comm);
+  transfers_in_turn(comm);
   shorter_transfers(comm);
   watched_transfers(comm);
   order_and_tags(comm);
