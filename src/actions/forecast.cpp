@@ -46,6 +46,16 @@ void forecast_blocks(Forecast& f, const Measured& never, const Measured& always,
   f.never = never, f.always = always, f.period = period;
 }
 
+// Where disturbances hide the end, every step takes the mean.
+void forecast_epochs(Forecast& f, const Measured& some, const Measured& more, double steps, const LinkFigures& link) {
+  forecast_steps(f, more, link);
+  const auto n = static_cast<double>(more.steps), longer = n - static_cast<double>(some.steps);
+  if (longer <= 0 || more.seconds <= some.seconds) return;
+  const double step = std::min((more.seconds - some.seconds) / longer, more.seconds / n);
+  const double end = more.seconds - n * step;
+  f.samples_per_second = static_cast<double>(more.samples) / n * steps / (steps * step + end);
+}
+
 double mean_period(std::int64_t epoch, std::int64_t minibatch, std::int64_t samples, std::int64_t steps) {
   const std::int64_t whole = epoch / minibatch, rest = epoch % minibatch;
   const std::int64_t all = std::max<std::int64_t>(1, whole + (rest > 0));

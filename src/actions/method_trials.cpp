@@ -105,12 +105,15 @@ Candidate elastic(const config::Record& sgd) {
   return c;
 }
 
-Candidate servers(const config::Record& sgd) {
+Candidate servers(const config::Record& sgd, int ranks) {
   const auto [own, bits] = block_of(sgd, "DataParallelASGD");
+  const auto options = method_settings<ServerOptions>(sgd);
+  const std::int64_t workers = std::max<std::int64_t>(1, ranks - options.servers);
   return {.method = "DataParallelASGD",
           .bits = own ? bits : block_of(sgd, "ASGD").second,
           .allowed_by = "async",
           .settings = "parallelizationMethod=DataParallelASGD",
+          .samples = options.every_minibatch ? 1 : workers * options.sync_period.at(0),
           .meets_at_end = true};
 }
 
@@ -142,7 +145,7 @@ std::vector<Candidate> candidates(const config::Record& sgd, int ranks) {
       {blocks<ModelAveragingOptions>(sgd, ranks), ModelAveragingOptions::name},
       {blocks<BlockMomentumOptions>(sgd, ranks), BlockMomentumOptions::name},
       {elastic(sgd), "EASGD"},
-      {servers(sgd), block_of_servers}};
+      {servers(sgd, ranks), block_of_servers}};
   for (const auto& [method, block] : others) {
     all.push_back(method);
     for (const char* bits : {"32", "16", "4", "1"})
@@ -245,13 +248,25 @@ void MethodTrials::size_trials(double seconds) {
   steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), least_steps_, kMostSteps);
 }
 
+// Slow links leave few steps, in which the end would weigh more than in an epoch. Trials end with an exchange, if it
+// comes soon enough.
+void MethodTrials::measure_epochs(Forecast& f, const Candidate& c, const LinkFigures& link) {
+  const std::int64_t period = std::max<std::int64_t>(1, (c.samples + minibatch_ - 1) / minibatch_);
+  std::int64_t steps = std::max(2 * least_steps_, steps_ / 3);
+  if (period <= 2 * steps) steps = (steps + period - 1) / period * period;
+  const auto in_epoch = static_cast<double>(std::max<std::int64_t>(1, epoch_samples_ / minibatch_));
+  const Measured some = run(world_, c.settings, steps);
+  forecast_epochs(f, some, run(world_, c.settings, 2 * steps), in_epoch, link);
+}
+
 Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
   Forecast f{.method = c.method, .bits = c.bits, .refused = {}, .exact = *c.allowed_by == 0};
   try {
-    // Slow links leave few steps, in which an end would weigh more than in an epoch.
-    const std::int64_t in_epoch = std::max(least_steps_, epoch_samples_ / minibatch_);
-    const std::int64_t steps = c.meets_at_end ? std::max(steps_, std::min(3 * least_steps_, in_epoch)) : steps_;
-    const Measured first = run(world_, c.never.empty() ? c.settings : c.never, steps);
+    if (c.meets_at_end && !slow_) {
+      measure_epochs(f, c, link);
+      return f;
+    }
+    const Measured first = run(world_, c.never.empty() ? c.settings : c.never, steps_);
     if (c.always.empty())
       forecast_steps(f, first, link);
     else

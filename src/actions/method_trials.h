@@ -25,7 +25,7 @@ struct Candidate {
   // Of a method that exchanges after blocks: settings for trials without an exchange and with one after every step.
   std::string never = {}, always = {};
   std::int64_t steps = 0, samples = 0;  // between two exchanges, in steps or in samples over all ranks
-  bool meets_at_end = false;            // ranks wait for each other only at the end of an epoch, and of a trial
+  bool meets_at_end = false;            // ranks wait for each other only at the end of an epoch, or of a trial
 };
 constexpr const char* kOnlyPlanned = "only planned";  // allowed_by of what `auto` never takes
 // Every method in 32, 16, 4 and 1 bits; methods of weights and servers also in those of their block. `sgd`: the
@@ -79,6 +79,7 @@ class MethodTrials {
 
  private:
   Measured run(Communicator& ranks, const std::string& parallel, std::int64_t steps);
+  void measure_epochs(Forecast&, const Candidate&, const LinkFigures&);
 
   const std::vector<std::string> words_;
   const std::string directory_, command_;

@@ -100,6 +100,26 @@ TEST(Forecast, OfStepsTheFasterTrialCounts) {
   EXPECT_DOUBLE_EQ(slow.samples_per_second, kSamples / kStep);
 }
 
+TEST(Forecast, OfEpochsTheEndCountsOnce) {
+  constexpr double end = 30e-3;
+  const auto epoch_of = [](std::int64_t steps, double more = 0) {
+    Measured m;
+    m.steps = steps, m.samples = steps * kSamples;
+    m.seconds = static_cast<double>(steps) * kStep + end + more;
+    return m;
+  };
+  const auto speed = [](const Measured& some, const Measured& more) {
+    Forecast f;
+    forecast_epochs(f, some, more, 240, {1, 1});
+    return f.samples_per_second;
+  };
+  EXPECT_NEAR(speed(epoch_of(12), epoch_of(24)), 240 * kSamples / (240 * kStep + end), 1e-6);
+  // No step takes longer than the mean, nor less than no time.
+  const double mean = 24 * kSamples / (24 * kStep + end);
+  EXPECT_NEAR(speed(epoch_of(12, -2 * end), epoch_of(24)), mean, 1e-6);
+  EXPECT_NEAR(speed(epoch_of(12, 2 * end), epoch_of(24)), mean, 1e-6);
+}
+
 TEST(Forecast, TheMedianOfEachKindOfTrialCounts) {
   const Forecast good = forecast(trial(1), trial(kSteps));
   const Forecast slow_never = forecast(disturbed(trial(1), 3), trial(kSteps));
