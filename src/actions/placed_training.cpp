@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actions/compute_speed.h"
 #include "comm/agreement.h"
 #include "optim/sharded_optimizer.h"
 #include "parallel/groups/groups.h"

@@ -43,14 +43,6 @@ std::unique_ptr<Transfer> Communicator::receive(int from, int tag, std::span<std
   return transfer;
 }
 
-void start_in_turn(std::span<const std::unique_ptr<Transfer>> transfers) {
-  bool more = true;
-  for (std::size_t part = 0; more; ++part) {
-    more = false;
-    for (const auto& t : transfers) more = t->start_part(part) || more;
-  }
-}
-
 void Communicator::all_reduce_sum(std::span<double> values) { sum_in_rank_order(*this, values); }
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) { sum_in_rank_order(*this, values); }
 void Communicator::all_reduce_sum(std::span<float> values) { sum_in_rank_order(*this, values); }

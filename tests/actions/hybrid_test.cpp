@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers that several ranks compute together, and optimizer state that is divided: the weights are those of one rank,
 // whatever the placement, and files do not depend on it.
+#include "actions/compute_speed.h"
 #include "optim/optimizer_options.h"
 #include "parallel/hybrid/cost.h"
 #include "text_run.h"
@@ -443,7 +444,8 @@ TEST_F(Hybrid, AutoChoosesNoSingleRankWithLateGradients) {
 // The link prefers rank 0 here: in pieces, results of the first layer and samples of the third travel, too.
 TEST_F(Hybrid, AutoWeighsComputingAgainstTheLink) {
   std::vector<PlacedLayer> layers(3);
-  for (PlacedLayer& l : layers) l.layer.in = l.layer.out = 4096, l.layer.chained = true, l.chosen = true;
+  for (PlacedLayer& l : layers)
+    l.layer.in = l.layer.out = 4096, l.layer.chained = l.layer.passes_gradient = true, l.chosen = true;
   layers[0].layer.chained = false;
   StepOfLayers step{.ranks = 4, .samples = 128};
   const LinkSpeed link{1e-5, 12.5e6};

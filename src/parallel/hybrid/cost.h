@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "parallel/hybrid/options.h"
-#include "tutti/backend.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -23,6 +22,7 @@ LinkSpeed measure_link(Communicator&);
 // The slowest of all ranks' links, for placements that are equal in all groups. Collective.
 LinkSpeed slowest(const LinkSpeed&, Communicator&);
 
+// Measured by src/actions/compute_speed.h.
 struct ComputeSpeed {
   // Seconds per operation of a product, two operations for each multiplication.
   double together = 2.5e-11;  // while all ranks compute
@@ -30,9 +30,6 @@ struct ComputeSpeed {
   // Seconds per weight: the update of weight and momentum, or a codec's passes over the gradient.
   double pass = 2.5e-9;
 };
-// Times products for some hundredths of a second; the same result on all ranks. The defaults where a rank cannot make
-// them: the network, which is made next, says why. Collective.
-ComputeSpeed measure_compute(const std::string& device, ComputeType, Communicator&);
 // The slowest of all groups, so that all groups choose alike. Collective.
 ComputeSpeed slowest(const ComputeSpeed&, Communicator&);
 
