@@ -83,11 +83,13 @@ def environment():
     return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
 
 
-def simulate(trainer, folder, hosts, links):
-    """Rows of the table, by (ranks, link, method, bits)."""
+def simulate(trainer, folder, name, hosts, links):
+    """Rows of the table, by (ranks, link, method, bits). Measured on hosts without a limit, whose messages need what those of the runs do."""
     table = folder / 'simulate.jsonl'
-    done = subprocess.run([trainer, 'simulate', '--ranks', ','.join(map(str, hosts)), '--links', ','.join(links), '--shared-cores', str(CORES),
-                           '--json', table, 'configFile=net.cntk'], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    with Cluster(max(hosts), name) as cluster:
+        at = Path('/run/tutti-cluster') / cluster.name
+        done = subprocess.run([trainer, 'simulate', '--hostfile', at / 'hostfile', '--agent', at / 'agent', '--ranks', ','.join(map(str, hosts)), '--links', ','.join(links),
+                               '--shared-cores', str(CORES), '--json', table, 'configFile=net.cntk'], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
     print('\n'.join(line for line in done.stdout.splitlines()[:3]), flush=True)
@@ -111,7 +113,7 @@ def measure(trainer, folder, cluster, row):
 
 
 def check(trainer, folder, options):
-    predicted = simulate(trainer, folder, options.hosts, options.links)
+    predicted = simulate(trainer, folder, options.name, options.hosts, options.links)
     results = []
     for hosts in options.hosts:
         with Cluster(hosts, options.name) as cluster:

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <random>
-#include <set>
+#include <map>
 #include <thread>
 
 #include "actions/method_trials.h"
@@ -129,21 +129,46 @@ Workload workload_of(const config::Record& sgd, const GroupOptions& groups, std:
   return w;
 }
 
-// Steps of all shares that ranks may have, by ascending samples. Collective over the ranks that measure.
-std::vector<TimedSteps> time_shares(const actions::Action& action, const std::vector<int>& ranks, std::int64_t per_rank,
-                                    Communicator& together) {
-  std::vector<TimedSteps> timed = {action.time_steps(0, per_rank > 0 ? 0 : kSecondsPerShare)};  // one rank
-  const std::int64_t minibatch = timed[0].samples;
-  std::set<std::int64_t> shares;
-  for (const int n : ranks) shares.insert(per_rank > 0 ? per_rank : (minibatch + n - 1) / n);
-  if (per_rank == 0) shares.erase(minibatch);  // it is timed by now
-  for (const std::int64_t share : shares) {
-    together.barrier();
-    timed.push_back(action.time_steps(share, kSecondsPerShare));
+// The first `busy` ranks do `work` at once, while the others sleep. Collective.
+template <class Work>
+void on_first_ranks(Communicator& world, int busy, const Work& work) {
+  const bool works = world.rank() < busy;
+  const auto together = world.split(works ? 0 : 1);
+  if (!works) return sleep_until_woken(world);
+  together->barrier();
+  work();
+  together->barrier();
+  if (world.rank() == 0) wake(world, busy);
+}
+
+// A share of the minibatch, and how many ranks have it at once.
+struct Share {
+  std::int64_t samples = 0;
+  int ranks = 1;
+};
+
+// By ascending samples; 0 = the whole minibatch.
+std::vector<Share> shares_of(const std::vector<int>& ranks, std::int64_t per_rank, std::int64_t minibatch,
+                             int shared_cores, int most) {
+  const auto at_once = [&](int n) { return shared_cores > 0 ? std::min(n, most) : 1; };
+  std::map<std::int64_t, int> shares;
+  if (per_rank == 0) shares[0] = at_once(shared_cores);
+  for (const int n : ranks) {
+    const std::int64_t samples = per_rank > 0 ? per_rank : (minibatch + n - 1) / n;
+    if (samples < minibatch || per_rank > 0) shares[samples] = std::max(shares[samples], at_once(n));
   }
-  if (per_rank > 0 && timed.size() > 1) timed.erase(timed.begin());
-  std::ranges::sort(timed, {}, &TimedSteps::samples);
-  return timed;
+  std::vector<Share> all;
+  for (const auto& [samples, n] : shares) all.push_back({samples, n});
+  return all;
+}
+
+// What a rank measured of a step, as seconds of a core, is the mean over the ranks that measured at once.
+StepCost step_cost(Communicator& world, TimedSteps timed, int ranks, int shared_cores) {
+  const double cores = shared_cores > 0 ? std::min(1.0, static_cast<double>(shared_cores) / ranks) : 1;
+  timed.ready.resize(from_all(world, timed.ready.size())[0]);
+  StepCost step{from_all(world, timed.samples)[0], cores * mean(world, timed.seconds, ranks), {}};
+  for (const double r : timed.ready) step.ready.push_back(cores * mean(world, r, ranks));
+  return step;
 }
 
 }  // namespace
@@ -219,52 +244,43 @@ MessageCost measure_messages(Communicator& ranks) {
   return cost;
 }
 
-Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank, int busy,
-                 Communicator& world) {
+Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank,
+                 int shared_cores, Communicator& world) {
   const std::string directory = std::filesystem::current_path().string();
   const actions::TrainingOfConfig training = actions::find_training(words, world);
   const GroupOptions groups = groups_of(training.sgd);
   const auto alone = world.split(world.rank());
-  const bool measures = world.rank() < busy;
-  const auto together = world.split(measures ? 0 : 1);
+  const int busy = std::max(1, std::min(shared_cores, world.size()));
   Measured m;
-  std::vector<TimedSteps> timed;
   std::map<std::string, CodecCost> codecs;
   double pass = 0;
   // On all ranks, so that all throw if the config is wrong.
   const auto action = actions::make_training(words, directory, training.command, *alone, training.place, kAlone);
-  if (measures) {
-    timed = time_shares(action, ranks, per_rank, *together);
-    m.parts.layout.slices = timed[0].slices, m.parts.layout.chunks = timed[0].chunks;
-    for (Slice& s : m.parts.layout.slices) s.sparse_gradient = false;
-    for (const char* name : {"32", "16", "float16", "4", "1"}) {
-      together->barrier();
-      codecs[name] = measure_codec(m.parts.layout, name);
-    }
+  TimedSteps first = action.time_steps(0, 0);
+  m.parts.layout.slices = first.slices, m.parts.layout.chunks = first.chunks;
+  for (Slice& s : m.parts.layout.slices) s.sparse_gradient = false;
+  for (const Share& share : shares_of(ranks, per_rank, first.samples, shared_cores, world.size())) {
+    TimedSteps timed;
+    on_first_ranks(world, share.ranks, [&] { timed = action.time_steps(share.samples, kSecondsPerShare); });
+    m.parts.steps.push_back(step_cost(world, timed, share.ranks, shared_cores));
+    first.update = share.ranks == busy && timed.update > 0 ? timed.update : first.update;
+  }
+  std::ranges::sort(m.parts.steps, {}, &StepCost::samples);
+  on_first_ranks(world, busy, [&] {
+    for (const char* name : {"32", "16", "float16", "4", "1"}) codecs[name] = measure_codec(m.parts.layout, name);
     pass = measure_pass(m.parts.layout);
-    if (world.rank() == 0) wake(world, busy);
-  } else {
-    sleep_until_woken(world);
-  }
+  });
   m.parts.message = measure_messages(world);
-  // What ranks measured at once counts on the average.
-  timed.resize(from_all(world, timed.size())[0]);
-  for (TimedSteps& t : timed) {
-    StepCost step{t.samples, mean(world, t.seconds, busy), {}};
-    t.ready.resize(from_all(world, t.ready.size())[0]);
-    for (const double r : t.ready) step.ready.push_back(mean(world, r, busy));
-    m.parts.steps.push_back(std::move(step));
-  }
   for (const char* name : {"32", "16", "float16", "4", "1"}) {
     CodecCost& c = codecs[name];
     m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};
   }
   m.parts.pass = mean(world, pass, busy);
-  const double update = mean(world, timed.back().update, busy);
+  const double update = mean(world, first.update, busy);
   if (world.rank() != 0) return m;
   m.weights = values_of(m.parts.layout);
   m.parts.update = update / m.weights;
-  m.workload = workload_of(training.sgd, groups, timed[0].minibatch, timed[0].epoch_samples);
+  m.workload = workload_of(training.sgd, groups, first.minibatch, first.epoch_samples);
   return m;
 }
 

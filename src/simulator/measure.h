@@ -16,10 +16,11 @@ struct Measured {
   Workload workload;
   double weights = 0;
 };
-// `shares`: samples of a rank in a step; 0 stands for the config's minibatch. The first `busy` ranks compute at once,
-// as ranks that share the cores of a machine do. Collective; complete on rank 0.
-Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank, int busy,
-                 Communicator& world);
+// `ranks`: numbers of ranks that the minibatch is divided among, or `per_rank` samples for each if that is not 0. Rank 0
+// computes alone. With `shared_cores` > 0 as many ranks compute at once as share these cores, or all that are there.
+// Collective; complete on rank 0.
+Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank,
+                 int shared_cores, Communicator& world);
 
 // Ranks that have nothing to do sleep until rank 0 wakes those from `from` on.
 void sleep_until_woken(Communicator& world);

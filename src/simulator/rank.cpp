@@ -122,7 +122,7 @@ int run_rank(int argc, char** argv) {
   try {
     log::open({"", false, mpi.world().rank(), true, false});
     const Request r = parse_request({argv + 2, argv + argc});
-    const Measured m = measure(r.others, r.ranks, r.per_rank, std::max(1, r.shared_cores), mpi.world());
+    const Measured m = measure(r.others, r.ranks, r.per_rank, r.shared_cores, mpi.world());
     if (mpi.world().rank() == 0) {
       print_head(m, r);
       print_tables(m, r);

@@ -57,6 +57,12 @@ class SimulateTest(support.TrainerTest):
             sent = float(number) * {'kB': 1e3, 'MB': 1e6}[unit] / 10
             self.assertAlmostEqual(self.table()['1gbit', 2, 'DataParallelSGD', bits]['bytes_per_step'], sent, delta=0.05 * sent + 1000)
 
+    def test_ranks_that_share_cores(self):
+        self.simulate('--ranks', '2,3', '--links', 'none', '--shared-cores', 2, '--json', 'table.jsonl', 'configFile=run.cntk')
+        for (_, ranks, method, bits), row in self.table().items():
+            self.assertGreater(row['samples_per_second'], 0)
+            self.assertLess(row['speed_up'], 2.5, f'{ranks} ranks, {method}, {bits} bits')
+
     def test_steps_that_the_data_do_not_have(self):
         """A step has at most the samples of the data, and no speed counts more."""
         self.write('train.ctf', examples.points(400))
