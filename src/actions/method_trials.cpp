@@ -262,7 +262,7 @@ void MethodTrials::measure_epochs(Forecast& f, const Candidate& c, const LinkFig
 Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
   Forecast f{.method = c.method, .bits = c.bits, .refused = {}, .exact = *c.allowed_by == 0};
   try {
-    if (c.meets_at_end && !slow_) {
+    if (c.meets_at_end && least_steps_ == kLeastSteps) {
       measure_epochs(f, c, link);
       return f;
     }
