@@ -84,12 +84,12 @@ def environment():
 
 
 def simulate(trainer, folder, name, hosts, links):
-    """Rows of the table, by (ranks, link, method, bits). Measured on hosts without a limit, whose messages need what those of the runs do."""
+    """Rows of the table, by (ranks, link, method, bits). Its parts are measured on emulated hosts, so that messages cost what they do in the runs."""
     table = folder / 'simulate.jsonl'
     with Cluster(max(hosts), name) as cluster:
         at = Path('/run/tutti-cluster') / cluster.name
         done = subprocess.run([trainer, 'simulate', '--hostfile', at / 'hostfile', '--agent', at / 'agent', '--ranks', ','.join(map(str, hosts)), '--links', ','.join(links),
-                               '--shared-cores', str(CORES), '--json', table, 'configFile=net.cntk'], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+                               '--shared-cores', str(min(CORES, max(hosts))), '--json', table, 'configFile=net.cntk'], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
     print('\n'.join(line for line in done.stdout.splitlines()[:3]), flush=True)

@@ -27,8 +27,8 @@ samples per second of every parallel method on clusters of other sizes and links
   --per-rank 128    samples of a rank in a minibatch; without it the config's minibatch is divided among the ranks
   --shared-cores K  all ranks share K cores of this machine, as emulated hosts do (docs/cluster.md)
   --json FILE       writes the table also as lines of JSON
-The other options are those of trainer launch, for the ranks that measure (two on this host; with shared cores as many
-as the largest of --ranks, 16 at most).
+The other options are those of trainer launch, for the ranks that measure: two on this host; with --shared-cores as many
+as the largest of --ranks, 16 at most; with hosts one per slot.
 )";
 
 // On one host, messages between the ranks that measure go over TCP, as between hosts.
@@ -46,8 +46,8 @@ int simulate(const std::vector<std::string>& words) {
   if (o.ranks == 0)
     o.ranks = request.shared_cores == 0 ? least : std::max(least, std::min(kMostAtOnce, std::ranges::max(request.ranks)));
   if (o.ranks < least)
-    throw Error(fmt::format("simulate: {} rank{} cannot measure messages, or shared cores\nfix: -n {}", o.ranks,
-                            o.ranks == 1 ? "" : "s", least));
+    throw Error(fmt::format("simulate: {} rank{} cannot measure: messages need two, --shared-cores K needs K\nfix: -n {}",
+                            o.ranks, o.ranks == 1 ? "" : "s", least));
   std::vector<std::string> arguments = {"simulate-rank"};
   arguments.insert(arguments.end(), request.own.begin(), request.own.end());
   o.arguments.insert(o.arguments.begin(), arguments.begin(), arguments.end());

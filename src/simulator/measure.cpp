@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
+#include <exception>
 #include <filesystem>
 #include <random>
 #include <map>
@@ -129,16 +131,28 @@ Workload workload_of(const config::Record& sgd, const GroupOptions& groups, std:
   return w;
 }
 
-// The first `busy` ranks do `work` at once, while the others sleep. Collective.
+// The first `busy` ranks do `work` at once, while the others sleep; the work gets the former as a communicator. Throws on
+// all ranks if it throws on one. Collective.
 template <class Work>
 void on_first_ranks(Communicator& world, int busy, const Work& work) {
   const bool works = world.rank() < busy;
   const auto together = world.split(works ? 0 : 1);
-  if (!works) return sleep_until_woken(world);
-  together->barrier();
-  work();
-  together->barrier();
-  if (world.rank() == 0) wake(world, busy);
+  std::exception_ptr failed;
+  if (works) {
+    together->barrier();
+    try {
+      work(*together);
+    } catch (const ConfigError&) {  // as of damaged data
+      failed = std::current_exception();
+    }
+    together->barrier();
+    if (world.rank() == 0) wake(world, busy);
+  } else {
+    sleep_until_woken(world);
+  }
+  if (all_agree(world, !failed)) return;
+  if (failed) std::rethrow_exception(failed);
+  throw ConfigError({}, "another rank cannot train this config", "train it on one rank, which says why");
 }
 
 // A share of the minibatch, and how many ranks have it at once.
@@ -147,7 +161,7 @@ struct Share {
   int ranks = 1;
 };
 
-// By ascending samples; 0 = the whole minibatch.
+// The whole minibatch (0) first, then shares by ascending samples.
 std::vector<Share> shares_of(const std::vector<int>& ranks, std::int64_t per_rank, std::int64_t minibatch,
                              int shared_cores, int most) {
   const auto at_once = [&](int n) { return shared_cores > 0 ? std::min(n, most) : 1; };
@@ -162,12 +176,25 @@ std::vector<Share> shares_of(const std::vector<int>& ranks, std::int64_t per_ran
   return all;
 }
 
-// What a rank measured of a step, as seconds of a core, is the mean over the ranks that measured at once.
-StepCost step_cost(Communicator& world, TimedSteps timed, int ranks, int shared_cores) {
-  const double cores = shared_cores > 0 ? std::min(1.0, static_cast<double>(shared_cores) / ranks) : 1;
-  timed.ready.resize(from_all(world, timed.ready.size())[0]);
-  StepCost step{from_all(world, timed.samples)[0], cores * mean(world, timed.seconds, ranks), {}};
-  for (const double r : timed.ready) step.ready.push_back(cores * mean(world, r, ranks));
+// Steps of this rank, and which part of a core it had meanwhile: ranks may share cores.
+struct TimedShare {
+  TimedSteps steps;
+  double core = 1;
+};
+
+TimedShare timed_share(const actions::Action& action, std::int64_t samples) {
+  const auto start = Clock::now();
+  const std::clock_t used = std::clock();
+  TimedShare t{action.time_steps(samples, kSecondsPerShare)};
+  t.core = std::min(1.0, static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC / seconds_since(start));
+  return t;
+}
+
+// The mean over the ranks that measured at once, as seconds of a core.
+StepCost step_cost(Communicator& world, TimedShare t, int ranks) {
+  t.steps.ready.resize(from_all(world, t.steps.ready.size())[0]);
+  StepCost step{from_all(world, t.steps.samples)[0], mean(world, t.core * t.steps.seconds, ranks), {}};
+  for (const double r : t.steps.ready) step.ready.push_back(mean(world, t.core * r, ranks));
   return step;
 }
 
@@ -256,27 +283,28 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   double pass = 0;
   // On all ranks, so that all throw if the config is wrong.
   const auto action = actions::make_training(words, directory, training.command, *alone, training.place, kAlone);
-  TimedSteps first = action.time_steps(0, 0);
+  const TimedSteps first = action.time_steps(0, 0);
   m.parts.layout.slices = first.slices, m.parts.layout.chunks = first.chunks;
   for (Slice& s : m.parts.layout.slices) s.sparse_gradient = false;
+  double update = 0;
   for (const Share& share : shares_of(ranks, per_rank, first.samples, shared_cores, world.size())) {
-    TimedSteps timed;
-    on_first_ranks(world, share.ranks, [&] { timed = action.time_steps(share.samples, kSecondsPerShare); });
-    m.parts.steps.push_back(step_cost(world, timed, share.ranks, shared_cores));
-    first.update = share.ranks == busy && timed.update > 0 ? timed.update : first.update;
+    TimedShare timed;
+    on_first_ranks(world, share.ranks, [&](Communicator&) { timed = timed_share(action, share.samples); });
+    m.parts.steps.push_back(step_cost(world, timed, share.ranks));
+    if (update == 0) update = mean(world, timed.core * timed.steps.update, share.ranks);
   }
   std::ranges::sort(m.parts.steps, {}, &StepCost::samples);
-  on_first_ranks(world, busy, [&] {
+  on_first_ranks(world, busy, [&](Communicator&) {
     for (const char* name : {"32", "16", "float16", "4", "1"}) codecs[name] = measure_codec(m.parts.layout, name);
     pass = measure_pass(m.parts.layout);
   });
-  m.parts.message = measure_messages(world);
+  on_first_ranks(world, std::min(world.size(), std::max(2, busy)),
+                 [&](Communicator& together) { m.parts.message = measure_messages(together); });
   for (const char* name : {"32", "16", "float16", "4", "1"}) {
     CodecCost& c = codecs[name];
     m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};
   }
   m.parts.pass = mean(world, pass, busy);
-  const double update = mean(world, first.update, busy);
   if (world.rank() != 0) return m;
   m.weights = values_of(m.parts.layout);
   m.parts.update = update / m.weights;
