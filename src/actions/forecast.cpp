@@ -46,12 +46,13 @@ void forecast_blocks(Forecast& f, const Measured& never, const Measured& always,
   f.never = never, f.always = always, f.period = period;
 }
 
-// Where disturbances hide the end, every step takes the mean.
+// If the longer trial does not show how long the end takes, a step takes the mean; never less than ranks compute.
 void forecast_epochs(Forecast& f, const Measured& some, const Measured& more, double steps, const LinkFigures& link) {
   forecast_steps(f, more, link);
   const auto n = static_cast<double>(more.steps), longer = n - static_cast<double>(some.steps);
   if (longer <= 0 || more.seconds <= some.seconds) return;
-  const double step = std::min((more.seconds - some.seconds) / longer, more.seconds / n);
+  const double mean = more.seconds / n;
+  const double step = std::clamp((more.seconds - some.seconds) / longer, std::min(more.computing / n, mean), mean);
   const double end = more.seconds - n * step;
   f.samples_per_second = static_cast<double>(more.samples) / n * steps / (steps * step + end);
 }

@@ -248,8 +248,8 @@ void MethodTrials::size_trials(double seconds) {
   steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), least_steps_, kMostSteps);
 }
 
-// Slow links leave few steps, in which the end would weigh more than in an epoch. Trials end with an exchange, if it
-// comes soon enough.
+// On slow links a trial has few steps, so its end would weigh more than that of an epoch. If a period is at most twice as
+// long as the trial, the trial ends with an exchange.
 void MethodTrials::measure_epochs(Forecast& f, const Candidate& c, const LinkFigures& link) {
   const std::int64_t period = std::max<std::int64_t>(1, (c.samples + minibatch_ - 1) / minibatch_);
   std::int64_t steps = std::max(2 * least_steps_, steps_ / 3);
@@ -262,7 +262,8 @@ void MethodTrials::measure_epochs(Forecast& f, const Candidate& c, const LinkFig
 Forecast MethodTrials::measure(const Candidate& c, const LinkFigures& link) {
   Forecast f{.method = c.method, .bits = c.bits, .refused = {}, .exact = *c.allowed_by == 0};
   try {
-    if (c.meets_at_end && least_steps_ == kLeastSteps) {
+    const bool steps_take_seconds = least_steps_ < kLeastSteps;
+    if (c.meets_at_end && !steps_take_seconds) {
       measure_epochs(f, c, link);
       return f;
     }

@@ -118,6 +118,11 @@ TEST(Forecast, OfEpochsTheEndCountsOnce) {
   const double mean = 24 * kSamples / (24 * kStep + end);
   EXPECT_NEAR(speed(epoch_of(12, -2 * end), epoch_of(24)), mean, 1e-6);
   EXPECT_NEAR(speed(epoch_of(12, 2 * end), epoch_of(24)), mean, 1e-6);
+  // A disturbed short trial makes no step shorter than ranks compute.
+  Measured computing = epoch_of(24);
+  computing.computing = 24 * 0.9 * kStep;
+  const double rest = computing.seconds - 24 * 0.9 * kStep;
+  EXPECT_NEAR(speed(epoch_of(12, 11e-3), computing), 240 * kSamples / (240 * 0.9 * kStep + rest), 1e-6);
 }
 
 TEST(Forecast, TheMedianOfEachKindOfTrialCounts) {
