@@ -142,6 +142,8 @@ def main():
                         if options.rows and share is not None and None not in errors:
                             with options.rows.open('a', encoding='utf-8') as file:
                                 print(json.dumps(cases[-1]), file=file)
+    places = [[title, f'{hosts}, {link}'] for hosts in options.hosts.split(',') for link in options.links.split(',') for title, *_ in NETWORKS.values()]
+    cases.sort(key=lambda c: places.index(c['where']) if c['where'] in places else -1)
     rows = [[*c['where'], *(None if e is None else f'{e:+.0f}' for e in c['errors'])] for c in cases]
     of_auto = [[*c['where'], c['taken'], c['best'], None if c['share'] is None else f'{c["share"]:.2f}'] for c in cases]
     model, isa, cores = page.processor()
