@@ -127,11 +127,13 @@ not_there() {
 }
 
 # Hosts have cubic as congestion control, Linux's default: with bbr, links that are full in both directions pass a quarter
-# less. A namespace copies the machine's own; where it may not choose, the machine has cubic while the namespace is made.
+# less. A new namespace copies the machine's. If it cannot be changed there, the machine has cubic while the namespace is
+# made, and then its own again.
 congestion=/proc/sys/net/ipv4/tcp_congestion_control
 make_namespace() {
   local found
   ip netns add "$1"
+  [ -e $congestion ] || return 0
   if ip netns exec "$1" sh -c "echo cubic >$congestion" 2>/dev/null; then return; fi
   cat $congestion >"$base/$name/congestion"  # remove puts it back if this script is killed
   if echo cubic 2>/dev/null >$congestion; then
@@ -140,7 +142,7 @@ make_namespace() {
     cat "$base/$name/congestion" >$congestion
   fi
   rm "$base/$name/congestion"
-  found=$(ip netns exec "$1" cat $congestion)
+  found=$(ip netns exec "$1" cat $congestion 2>/dev/null) || found='the machine'\''s'
   [ "$found" = cubic ] || echo "cluster.sh: cubic cannot be set here; host $1 uses $found" >&2
 }
 
@@ -270,7 +272,7 @@ remove() {
       cgroup) rmdir "$what" 2>/dev/null || { sleep 0.2; rmdir "$what" 2>/dev/null; } || true ;;
     esac
   done < <(tac "$base/$name/made")
-  [ ! -f "$base/$name/congestion" ] || cat "$base/$name/congestion" >$congestion
+  [ ! -f "$base/$name/congestion" ] || cat "$base/$name/congestion" 2>/dev/null >$congestion || true
   rm -rf -- "${base:?}/$name"
 }
 
