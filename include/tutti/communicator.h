@@ -22,8 +22,8 @@ class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual void start() = 0;  // the previous transfer must be complete
-  // Long messages travel in parts. Starts part `i`, or nothing if there are fewer; returns whether parts remain. Called
-  // with 0, 1, ... until no part remains, and nothing else in between.
+  // Long messages travel in parts. Starts part `i`, or nothing if there is no such part; returns whether later ones
+  // remain. Called with 0, 1, 2, ...; anything else only when no part remains.
   virtual bool start_part(std::size_t i) {
     if (i == 0) start();
     return false;

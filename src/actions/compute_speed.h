@@ -9,8 +9,8 @@
 
 namespace tutti::actions {
 
-// Times products for some hundredths of a second; the same result on all ranks. The defaults where a rank cannot make
-// them: the network, which is made next, says why. Collective.
+// Times products for some tenths of a second; the same result on all ranks. The defaults if a rank cannot allocate the
+// operands: making the network then reports why. Collective.
 ComputeSpeed measure_compute(const std::string& device, ComputeType, Communicator&);
 
 }  // namespace tutti::actions

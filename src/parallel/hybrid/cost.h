@@ -45,7 +45,7 @@ struct StepOfLayers {
 };
 
 struct LayerCost {
-  double bytes = 0;     // that a rank sends; with `single` the most, that of rank 0
+  double bytes = 0;     // that a rank sends; with `single` rank 0
   double received = 0;  // that rank 0 receives while it sends nothing
   double messages = 0;  // rounds of messages, one after the other
   double weights = 0;   // that the rank with the most holds and updates
