@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast all ranks send a message to each other: messages that start one after the other, those whose parts start in
 // turn, and one message at a time, in round k to rank r + k. Means of the slowest rank; docs/notes/tcp.md has figures.
-//   scripts/cluster.sh up 4 --rate 100mbit && scripts/cluster.sh run build/benchmarks/messages_benchmark [bytes] [turns]
+//   scripts/cluster.sh up 4 --rate 100mbit && scripts/cluster.sh run build/benchmarks/messages_benchmark [bytes]
+//   [turns]
 #include <fmt/format.h>
 
 #include <algorithm>

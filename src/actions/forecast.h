@@ -40,8 +40,8 @@ struct LinkFigures {
 void forecast_steps(Forecast&, const Measured&, const LinkFigures&);
 // Of one that exchanges every `period` steps: from a trial with an exchange only at the end, and one after every step.
 void forecast_blocks(Forecast&, const Measured& never, const Measured& always, double period);
-// Of one whose ranks meet only at the end of an epoch, or of a trial: from two trials of different length. `steps`: of an
-// epoch.
+// Of one whose ranks meet only at the end of an epoch, or of a trial: from two trials of different length. `steps`: of
+// an epoch.
 void forecast_epochs(Forecast&, const Measured& some, const Measured& more, double steps, const LinkFigures&);
 // The mean steps between two exchanges in an epoch of so many samples. A block of `samples` ends with a minibatch, and
 // there is one more exchange at the end of the epoch. With `steps` in place of samples only if steps are left.

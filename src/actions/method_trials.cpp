@@ -248,8 +248,8 @@ void MethodTrials::size_trials(double seconds) {
   steps_ = std::clamp(static_cast<std::int64_t>(seconds / step), least_steps_, kMostSteps);
 }
 
-// On slow links a trial has few steps, so its end would weigh more than that of an epoch. If a period is at most twice as
-// long as the trial, the trial ends with an exchange.
+// On slow links a trial has few steps, so its end would weigh more than that of an epoch. If a period is at most twice
+// as long as the trial, the trial ends with an exchange.
 void MethodTrials::measure_epochs(Forecast& f, const Candidate& c, const LinkFigures& link) {
   const std::int64_t period = std::max<std::int64_t>(1, (c.samples + minibatch_ - 1) / minibatch_);
   std::int64_t steps = std::max(2 * least_steps_, steps_ / 3);

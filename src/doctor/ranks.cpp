@@ -230,7 +230,8 @@ class Comparison {
                  "sysctl -w net.ipv4.tcp_congestion_control=cubic there");
     if (first.empty()) first = "unknown";
     const std::string others = this->others([](const Facts& f) { return std::string(f.congestion.data()); });
-    add(Level::ok, "TCP", fmt::format("congestion control is {}{}", first, others.empty() ? "" : "; another on " + others));
+    add(Level::ok, "TCP",
+        fmt::format("congestion control is {}{}", first, others.empty() ? "" : "; another on " + others));
   }
 
   void folders(bool made_mark) {

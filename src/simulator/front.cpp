@@ -44,10 +44,12 @@ int simulate(const std::vector<std::string>& words) {
   launch::refuse_restarts(o);
   const int least = std::max(2, request.shared_cores);
   if (o.ranks == 0)
-    o.ranks = request.shared_cores == 0 ? least : std::max(least, std::min(kMostAtOnce, std::ranges::max(request.ranks)));
+    o.ranks =
+        request.shared_cores == 0 ? least : std::max(least, std::min(kMostAtOnce, std::ranges::max(request.ranks)));
   if (o.ranks < least)
-    throw Error(fmt::format("simulate: {} rank{} cannot measure: messages need two, --shared-cores K needs K\nfix: -n {}",
-                            o.ranks, o.ranks == 1 ? "" : "s", least));
+    throw Error(
+        fmt::format("simulate: {} rank{} cannot measure: messages need two, --shared-cores K needs K\nfix: -n {}",
+                    o.ranks, o.ranks == 1 ? "" : "s", least));
   std::vector<std::string> arguments = {"simulate-rank"};
   arguments.insert(arguments.end(), request.own.begin(), request.own.end());
   o.arguments.insert(o.arguments.begin(), arguments.begin(), arguments.end());

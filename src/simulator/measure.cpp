@@ -7,8 +7,8 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <random>
 #include <map>
+#include <random>
 #include <thread>
 
 #include "actions/method_trials.h"
@@ -131,8 +131,8 @@ Workload workload_of(const config::Record& sgd, const GroupOptions& groups, std:
   return w;
 }
 
-// The first `busy` ranks do `work` at once, while the others sleep; the work gets the former as a communicator. Throws on
-// all ranks if it throws on one. Collective.
+// The first `busy` ranks do `work` at once, while the others sleep; the work gets the former as a communicator. Throws
+// on all ranks if it throws on one. Collective.
 template <class Work>
 void on_first_ranks(Communicator& world, int busy, const Work& work) {
   const bool works = world.rank() < busy;

@@ -16,8 +16,8 @@ struct Measured {
   Workload workload;
   double weights = 0;
 };
-// `ranks`: numbers of ranks that the minibatch is divided among, or `per_rank` samples for each if that is not 0. Rank 0
-// computes alone; with `shared_cores` > 0 the first n ranks compute at once, for each n of `ranks`, or all that are
+// `ranks`: numbers of ranks that the minibatch is divided among, or `per_rank` samples for each if that is not 0. Rank
+// 0 computes alone; with `shared_cores` > 0 the first n ranks compute at once, for each n of `ranks`, or all that are
 // there. Collective; complete on rank 0.
 Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank,
                  int shared_cores, Communicator& world);

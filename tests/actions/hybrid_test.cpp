@@ -441,7 +441,7 @@ TEST_F(Hybrid, AutoChoosesNoSingleRankWithLateGradients) {
   EXPECT_EQ(layers[0].placement, Placement::replicate);
 }
 
-// The link prefers rank 0 here: in pieces, results of the first layer and samples of the third travel, too.
+// The link prefers rank 0 here: with shards, results of the second layer and samples of the third travel, too.
 TEST_F(Hybrid, AutoWeighsComputingAgainstTheLink) {
   std::vector<PlacedLayer> layers(3);
   for (PlacedLayer& l : layers)
