@@ -101,7 +101,7 @@ class SimulateTest(support.TrainerTest):
                 (('--links', '1gig'), "--links '1gig' is no rate", 'fix: --links 1gbit,10gbit,100gbit'),
                 (('--latency', '30'), "--latency '30' is no time", 'fix: --latency 30us'),
                 (('--json',), '--json needs a value', 'fix: --json simulate.jsonl'),
-                (('-n', '1'), 'simulate: 1 rank cannot measure messages', 'fix: -n 2'),
+                (('-n', '1'), 'simulate: 1 rank cannot measure: messages need two', 'fix: -n 2'),
                 (('--restarts', '2'), '--restarts has no effect', 'fix: ')):
             text = self.simulate(*words, *(() if words == ('--json',) else ('configFile=run.cntk',)), expect=2)
             self.assertIn(what, text)
