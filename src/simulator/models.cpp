@@ -62,7 +62,9 @@ Estimate gradient_step(const Parts& parts, const Cluster& c, double share, const
     use == Use::in_step ? pipeline.step(work) : pipeline.late_step(work);
     pipeline.short_messages();
   }
-  return {(pipeline.now() - begin) / kSteps, pipeline.load().bytes_sent()};
+  // Late sums may still be filling the link, if it is only a little slower than computing.
+  const double bytes = pipeline.load().bytes_sent();
+  return {std::max((pipeline.now() - begin) / kSteps, bytes / c.bandwidth), bytes};
 }
 
 Estimate gradients(const Parts& parts, const Cluster& c, const Workload& w, const std::string& coding, Use use) {

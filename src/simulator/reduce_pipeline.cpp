@@ -88,6 +88,18 @@ void ReducePipeline::compute_to(double seconds) {
   computed_ = std::max(computed_, seconds);
 }
 
+void ReducePipeline::compute_and_sum_to(double seconds) {
+  while (!launched_.empty()) {
+    const double arrives = states_[launched_.front()].arrives;
+    const double until = computed_ + std::max(0.0, arrives - now_) / ranks_per_core_;
+    if (until >= seconds) break;
+    compute_to(until);
+    wait_until(arrives);  // there by now, up to rounding
+    sum_next();
+  }
+  compute_to(seconds);
+}
+
 void ReducePipeline::launch(std::size_t bucket) {
   const BucketLoad& b = load_.buckets[bucket];
   states_[bucket] = {.arrives = transfer(b.scatter_out, b.scatter_in)};
@@ -165,7 +177,7 @@ void ReducePipeline::late_step(const ChunkWork& w) {
   for (std::size_t g = 0; g < load_.buckets.size(); ++g) {
     const BucketLoad& b = load_.buckets[g];
     for (std::size_t i = b.first_chunk; i < b.end_chunk; ++i) {
-      compute_to(w.ready[i]);
+      compute_and_sum_to(w.ready[i]);
       if (i == b.first_chunk && late_pending_) {
         while (!states_[g].summed) wait_until(states_[launched_.front()].arrives), advance();
         wait_until(states_[g].published);
@@ -179,7 +191,7 @@ void ReducePipeline::late_step(const ChunkWork& w) {
     launch(g);
     advance();
   }
-  compute_to(w.seconds);
+  compute_and_sum_to(w.seconds);
   late_pending_ = true;
 }
 
