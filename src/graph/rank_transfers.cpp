@@ -2,6 +2,7 @@
 #include "graph/rank_transfers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/kernel.h"
 
@@ -17,31 +18,30 @@ void RankTransfers::start(Communicator& ranks, int tag, std::span<const Block> b
     auto plan = std::make_unique<Plan>();
     plan->blocks.assign(blocks.begin(), blocks.end());
     // Rank r sends to r + 1 first, so that the ranks do not all send to the same rank at once.
-    const auto steps_to = [&](const Block& b) { return (b.rank - ranks.rank() + ranks.size()) % ranks.size(); };
+    const auto turn = [&](const Block& b) {
+      return std::pair(b.sends, (b.rank - ranks.rank() + ranks.size()) % ranks.size());
+    };
     std::vector<Block> in_turn(blocks.begin(), blocks.end());
-    std::ranges::stable_sort(in_turn, {}, steps_to);
+    std::ranges::stable_sort(in_turn, {}, turn);
     for (const Block& b : in_turn) {
       if (b.count == 0) continue;
       const std::span<std::byte> bytes = std::as_writable_bytes(std::span(b.data, b.count));
-      if (b.sends)
-        plan->sends.push_back(ranks.plan_send(b.rank, tag, bytes));
-      else
-        plan->receives.push_back(ranks.plan_receive(b.rank, tag, bytes));
+      plan->transfers.push_back(b.sends ? ranks.plan_send(b.rank, tag, bytes) : ranks.plan_receive(b.rank, tag, bytes));
+      if (!b.sends) ++plan->receives;
     }
     plans_.push_back(std::move(plan));
   }
-  for (const auto& t : plans_.back()->receives) t->start();
-  start_in_turn(plans_.back()->sends);
+  const std::span transfers(plans_.back()->transfers);
+  for (const auto& t : transfers.first(plans_.back()->receives)) t->start();
+  start_in_turn(transfers.subspan(plans_.back()->receives));
 }
 
 void RankTransfers::poll() {
-  for (const auto* transfers : {&plans_.back()->sends, &plans_.back()->receives})
-    for (const auto& t : *transfers) static_cast<void>(t->done());
+  for (const auto& t : plans_.back()->transfers) static_cast<void>(t->done());
 }
 
 void RankTransfers::wait() {
-  for (const auto* transfers : {&plans_.back()->receives, &plans_.back()->sends})
-    for (const auto& t : *transfers) t->wait();
+  for (const auto& t : plans_.back()->transfers) t->wait();
 }
 
 std::int64_t RankTransfers::values_sent() const {

@@ -31,7 +31,8 @@ class RankTransfers {
  private:
   struct Plan {
     std::vector<Block> blocks;
-    std::vector<std::unique_ptr<Transfer>> receives, sends;
+    std::vector<std::unique_ptr<Transfer>> transfers;  // receives come first
+    std::size_t receives = 0;
   };
   std::vector<std::unique_ptr<Plan>> plans_;  // the one used last comes last
 };
