@@ -198,13 +198,17 @@ class Comparison {
       add(Level::ok, "GPU", fmt::format("{}: none ({}); runs are on the CPU", h.name, f.no_gpu.data()));
   }
 
+  template <class Is>
+  std::string hosts_where(const Is& is) const {
+    std::string names;
+    for (const HostRanks& h : hosts_)
+      if (is(*h.facts)) names += (names.empty() ? "" : ", ") + h.name;
+    return names;
+  }
   // Hosts whose value differs from that of the first host.
   template <class Value>
   std::string others(const Value& value) const {
-    std::string names;
-    for (const HostRanks& h : hosts_)
-      if (value(*h.facts) != value(*hosts_[0].facts)) names += (names.empty() ? "" : ", ") + h.name;
-    return names;
+    return hosts_where([&](const Facts& f) { return value(f) != value(*hosts_[0].facts); });
   }
 
   void program() {
@@ -219,27 +223,23 @@ class Comparison {
 
   // Figures are in docs/notes/tcp.md.
   void congestion() {
-    std::string bbr, first = hosts_[0].facts->congestion.data();
-    for (const HostRanks& h : hosts_)
-      if (std::string_view(h.facts->congestion.data()).starts_with("bbr")) bbr += (bbr.empty() ? "" : ", ") + h.name;
+    const auto control = [](const Facts& f) { return std::string(f.congestion.data()); };
+    const std::string bbr = hosts_where([&](const Facts& f) { return control(f).starts_with("bbr"); });
     if (!bbr.empty())
       return add(Level::warning, "TCP",
                  fmt::format("congestion control is bbr on {}: over TCP, slow links that are full in both directions "
                              "pass up to a quarter less",
                              bbr),
                  "sysctl -w net.ipv4.tcp_congestion_control=cubic there");
-    if (first.empty()) first = "unknown";
-    const std::string others = this->others([](const Facts& f) { return std::string(f.congestion.data()); });
+    const std::string first = control(*hosts_[0].facts), different = others(control);
     add(Level::ok, "TCP",
-        fmt::format("congestion control is {}{}", first, others.empty() ? "" : "; another on " + others));
+        fmt::format("congestion control is {}{}", first.empty() ? "unknown" : first,
+                    different.empty() ? "" : "; another on " + different));
   }
 
   void folders(bool made_mark) {
-    std::string away, blind;
-    for (const HostRanks& h : hosts_) {
-      if (!h.facts->directory) away += (away.empty() ? "" : ", ") + h.name;
-      if (!h.facts->sees_output) blind += (blind.empty() ? "" : ", ") + h.name;
-    }
+    const std::string away = hosts_where([](const Facts& f) { return !f.directory; });
+    const std::string blind = hosts_where([](const Facts& f) { return !f.sees_output; });
     if (!away.empty())
       add(Level::failure, "directory",
           fmt::format("'{}' is not the working directory of ranks on {}", request_.directory, away),
