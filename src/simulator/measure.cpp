@@ -24,6 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr double kSecondsPerShare = 1.0, kSecondsPerLoop = 0.06;
+constexpr const char* kCodings[] = {"32", "16", "float16", "4", "1"};
 constexpr int kRingTag = 31021, kWakeTag = 31022;
 constexpr const char* kAlone =
     "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32;exchangeBits=default;quantizer=default];"
@@ -283,24 +284,27 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   double pass = 0;
   // On all ranks, so that all throw if the config is wrong.
   const auto action = actions::make_training(words, directory, training.command, *alone, training.place, kAlone);
-  const TimedSteps first = action.time_steps(0, 0);
+  const TimedSteps first = action.time_steps(1, 0);  // for what is the same with every share
   m.parts.layout.slices = first.slices, m.parts.layout.chunks = first.chunks;
   for (Slice& s : m.parts.layout.slices) s.sparse_gradient = false;
   double update = 0;
-  for (const Share& share : shares_of(ranks, per_rank, first.samples, shared_cores, world.size())) {
+  for (const Share& share : shares_of(ranks, per_rank, first.minibatch, shared_cores, world.size())) {
     TimedShare timed;
     on_first_ranks(world, share.ranks, [&](Communicator&) { timed = timed_share(action, share.samples); });
     m.parts.steps.push_back(step_cost(world, timed, share.ranks));
     if (update == 0) update = mean(world, timed.core * timed.steps.update, share.ranks);
   }
   std::ranges::sort(m.parts.steps, {}, &StepCost::samples);
-  on_first_ranks(world, busy, [&](Communicator&) {
-    for (const char* name : {"32", "16", "float16", "4", "1"}) codecs[name] = measure_codec(m.parts.layout, name);
+  on_first_ranks(world, busy, [&](Communicator& together) {
+    for (const char* name : kCodings) {
+      together.barrier();
+      codecs[name] = measure_codec(m.parts.layout, name);
+    }
     pass = measure_pass(m.parts.layout);
   });
   on_first_ranks(world, std::min(world.size(), std::max(2, busy)),
                  [&](Communicator& together) { m.parts.message = measure_messages(together); });
-  for (const char* name : {"32", "16", "float16", "4", "1"}) {
+  for (const char* name : kCodings) {
     CodecCost& c = codecs[name];
     m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};
   }
