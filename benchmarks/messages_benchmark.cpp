@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast all ranks send a message to each other: messages that start one after the other, those whose parts start in
 // turn, and one message at a time, in round k to rank r + k. Means of the slowest rank; docs/notes/tcp.md has figures.
-//   scripts/cluster.sh up 4 --rate 100mbit && scripts/cluster.sh run build/benchmarks/messages_benchmark [bytes]
-//   [turns]
+//   scripts/cluster.sh up 4 --rate 100mbit
+//   scripts/cluster.sh run build/benchmarks/messages_benchmark [bytes] [turns]
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -13,9 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
-#include "comm/agreement.h"
 #include "comm/session.h"
+#include "mlp_parameters.h"
 
 namespace tutti {
 namespace {
@@ -71,7 +69,7 @@ void run(Communicator& comm, std::size_t bytes, int turns) {
       comm.barrier();
       const auto start = Clock::now();
       variants[v].second();
-      const double slowest = std::ranges::max(from_all(comm, seconds_since(start)));
+      const double slowest = largest_of_ranks(comm, since(start));
       if (i >= 0) seconds[v] += slowest;
     }
   if (comm.rank() > 0) return;
