@@ -21,8 +21,8 @@ import page  # noqa: E402
 PLACEMENTS = ('replicate', 'shard', 'single', 'auto')
 # name -> title, config, samples of all hosts in a step, steps of an epoch, words
 NETWORKS = {
-    'mlp': ('MLP 784-3x1024-10', 'samples/mnist/mnist.cntk', 128, 6, ['Hidden=1024', 'Layers=3']),
-    'lenet': ('LeNet', 'samples/mnist/lenet.cntk', 128, 6, []),
+    'mlp': ('MLP 784-3x1024-10', 'samples/mnist/mnist.cntk', 128, 12, ['Hidden=1024', 'Layers=3']),
+    'lenet': ('LeNet', 'samples/mnist/lenet.cntk', 128, 12, []),
     'resnet20': ('ResNet-20', 'samples/cifar10/resnet20.cntk', 128, 4, []),
     'alexnet': ('AlexNet', 'samples/hybrid/alexnet.cntk', 128, 1, []),
 }

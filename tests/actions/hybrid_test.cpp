@@ -352,6 +352,25 @@ TEST_F(Hybrid, CostBehindASingleLayer) {
   EXPECT_EQ(costs[1].bytes, 4 * 3 * 64 * 100 + 28 * 3 * 64 + 4 * 48 * 40 / 4);
 }
 
+// The gradient of a shard's input travels while the gradient of its weights is computed.
+TEST_F(Hybrid, AShardsGradientTravelsBesideAProduct) {
+  std::vector<PlacedLayer> layers(1);
+  layers[0].layer.in = 100, layers[0].layer.out = 40, layers[0].placement = Placement::shard;
+  StepOfLayers step{.ranks = 4, .samples = 64};
+  const LinkSpeed link{0, 1e6};
+  const auto seconds = [&] { return step_seconds(layer_costs(layers, step), step, link, layers); };
+  const double gradient = 4 * 48 * 100 / link.bandwidth, product = 2 * 100 * 10 * 64;  // seconds; operations
+  const auto added = [&](double per_operation) {
+    step.compute.together = per_operation;
+    layers[0].layer.passes_gradient = false;
+    const double without = seconds();
+    layers[0].layer.passes_gradient = true;
+    return seconds() - without;
+  };
+  EXPECT_NEAR(added(2 * gradient / product), 0, 1e-12);
+  EXPECT_NEAR(added(.5 * gradient / product), .5 * gradient, 1e-12);
+}
+
 // Weights, gradients and state; four bytes per value.
 TEST_F(Hybrid, TheTableCountsTheStateOfTheOptimizer) {
   std::vector<PlacedLayer> layers(1);

@@ -41,8 +41,9 @@ struct Walk {
   // Forward, and backward if a gradient comes back: every rank sends its samples to all, and gets the sums of its
   // samples.
   void gather_and_reduce(LayerCost& c, double width, bool backward = true) const {
-    c.bytes += (own * others + (backward ? foreign : 0)) * width * float_bytes, c.messages += backward ? 2 : 1;
+    c.bytes += own * others * width * float_bytes + (backward ? gradient(width) : 0), c.messages += backward ? 2 : 1;
   }
+  double gradient(double width) const { return foreign * width * float_bytes; }
   // Both directions: samples to shards, or shards to samples.
   void transpose(LayerCost& c, double width) const {
     c.bytes += 2 * foreign * width / step.ranks * float_bytes, c.messages += 2;
@@ -123,7 +124,7 @@ std::vector<LayerCost> layer_costs(std::span<const PlacedLayer> layers, const St
         else if (l.sparse)
           c.bytes += walk.own * walk.others * 3 * float_bytes, c.messages += 1;
         else
-          walk.gather_and_reduce(c, in, l.passes_gradient);
+          walk.gather_and_reduce(c, in, l.passes_gradient), c.hidden = l.passes_gradient ? walk.gradient(in) : 0;
         const bool goes_on = i + 1 < layers.size() && layers[i + 1].layer.chained;
         if (l.softmax) {
           // Largest value and sums, with the index of the largest value for ClassificationError; dense labels.
@@ -153,8 +154,10 @@ double step_seconds(std::span<const LayerCost> costs, const StepOfLayers& step, 
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const LayerCost& c = costs[i];
     const bool single = layers[i].placement == Placement::single;
-    sum += (c.bytes + c.received) / link.bandwidth + c.messages * link.latency + c.weights * step.compute.pass;
-    sum += 6 * c.weights * c.samples * (single ? step.compute.alone : step.compute.together);
+    const double product = 2 * c.weights * c.samples * (single ? step.compute.alone : step.compute.together);
+    const double hidden = std::min(c.hidden / link.bandwidth, product);
+    sum += (c.bytes + c.received) / link.bandwidth - hidden + c.messages * link.latency;
+    sum += 3 * product + c.weights * step.compute.pass;
     if (layers[i].placement == Placement::replicate && step.ranks > 1) sum += c.weights * step.compute.pass;
   }
   return sum;

@@ -47,6 +47,7 @@ struct StepOfLayers {
 struct LayerCost {
   double bytes = 0;     // that a rank sends; with `single` rank 0
   double received = 0;  // that rank 0 receives while it sends nothing
+  double hidden = 0;    // of `bytes`: sent while the gradient of the weights is computed
   double messages = 0;  // rounds of messages, one after the other
   double weights = 0;   // that the rank with the most holds and updates
   double samples = 0;   // that it computes them for
