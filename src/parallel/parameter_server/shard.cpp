@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <memory>
 
 #include "tutti/error.h"
 
@@ -14,6 +15,8 @@ namespace {
 constexpr std::size_t kShardValues = 262144;
 constexpr std::size_t kMostShards = 12000;
 
+constexpr int kShardTag = 32005;
+
 std::size_t round_up(std::size_t n) { return (n + 15) / 16 * 16; }
 
 void add_run(ServerShardPlan& shard, const Parameters& p, std::size_t slice, std::size_t first, std::size_t columns) {
@@ -23,6 +26,28 @@ void add_run(ServerShardPlan& shard, const Parameters& p, std::size_t slice, std
   shard.values += run.size();
   shard.largest_run = std::max(shard.largest_run, run.size());
   shard.runs.push_back(run);
+}
+
+std::span<std::byte> bytes_of(const ServerShardRun& run, std::span<float> flat) {
+  return std::as_writable_bytes(flat.subspan(run.offset, run.size()));
+}
+
+// Shards of different owners, which all send at the same time: so every link is busy in both directions.
+void send_to_all(Communicator& comm, std::span<const ServerShardPlan> shards, std::span<float> flat) {
+  std::vector<std::unique_ptr<Transfer>> all;
+  for (const ServerShardPlan& shard : shards)
+    for (const ServerShardRun& run : shard.runs)
+      if (shard.owner != comm.rank()) all.push_back(comm.receive(shard.owner, kShardTag, bytes_of(run, flat)));
+  for (const ServerShardPlan& shard : shards) {
+    if (shard.owner != comm.rank()) continue;
+    for (const ServerShardRun& run : shard.runs) {
+      const std::size_t before = all.size();
+      for (int next = 1; next < comm.size(); ++next)
+        all.push_back(comm.plan_send((comm.rank() + next) % comm.size(), kShardTag, bytes_of(run, flat)));
+      start_in_turn(std::span(all).subspan(before));
+    }
+  }
+  for (const auto& transfer : all) transfer->wait();
 }
 
 }  // namespace
@@ -86,11 +111,19 @@ void count_message(ExchangeStats& stats, std::size_t bytes, std::size_t values) 
 void broadcast_shards(Communicator& comm, const std::vector<ServerShardPlan>& plans, std::span<float> flat,
                       ExchangeStats& stats) {
   const auto copies = static_cast<std::size_t>(comm.size() - 1);
-  for (const ServerShardPlan& plan : plans) {
-    for (const ServerShardRun& run : plan.runs)
-      comm.broadcast(plan.owner, std::as_writable_bytes(flat.subspan(run.offset, run.size())));
+  for (const ServerShardPlan& plan : plans)
     if (plan.owner == comm.rank()) count_message(stats, copies * plan.values * sizeof(float), copies * plan.values);
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto owns_in_turn = [&](std::size_t i) { return plans[i].owner == static_cast<int>(i % ranks); };
+  bool all_own = plans.size() >= ranks;
+  for (std::size_t i = 0; i < plans.size(); ++i) all_own = all_own && owns_in_turn(i);
+  if (!all_own) {
+    for (const ServerShardPlan& plan : plans)
+      for (const ServerShardRun& run : plan.runs) comm.broadcast(plan.owner, bytes_of(run, flat));
+    return;
   }
+  for (std::size_t first = 0; first < plans.size(); first += ranks)
+    send_to_all(comm, std::span(plans).subspan(first, std::min(ranks, plans.size() - first)), flat);
 }
 
 ServerShard::ServerShard(const ServerShardPlan& plan, const Parameters& flat, std::shared_ptr<const Codec> codec,
