@@ -7,10 +7,13 @@
 #include <sys/statvfs.h>
 
 #include <bit>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
+#include "comm/agreement.h"
 #include "parallel/local_gradients.h"
 #include "train/cntk_checkpoint.h"
 #include "train/container.h"
@@ -92,10 +95,14 @@ std::function<void()> writing_best(const std::string& model_path, const Checkpoi
   return [best] { best->finish(), best->commit(); };
 }
 
+std::string epoch_name(const CheckpointFiles& f, const CheckpointState& state) {
+  return state.ended_early > 0 ? f.model_path : model_name(f.model_path, state.epoch, f.max_epochs);
+}
+
 void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
                 BackgroundWriter* writer) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
-  const std::string name = state.ended_early > 0 ? f.model_path : model_name(f.model_path, state.epoch, f.max_epochs);
+  const std::string name = epoch_name(f, state);
   const Snapshot model = snapshot(name, "model"), checkpoint = snapshot(checkpoint_name(name), "checkpoint");
   write_model(*model, parts.model, parts.network_of_files);
   checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
@@ -197,6 +204,40 @@ void save_checkpoint(const CheckpointFiles& f, CheckpointState state, const Chec
   if (state.samples_in_epoch > 0) return save_mid_epoch(f, state, parts, comm, writer);
   if (state.epoch > 0 || state.ended_early > 0) return save_epoch(f, state, parts, comm, writer);
   if (comm.rank() == 0) save_model(model_name(f.model_path, 0, f.max_epochs), parts.model, parts.network_of_files);
+}
+
+bool save_last_checkpoint(const CheckpointFiles& f, CheckpointState state, const CheckpointParts& parts,
+                          Communicator& comm, BackgroundWriter& writer, std::uint64_t bytes) {
+  const bool within_epoch = state.samples_in_epoch > 0;
+  const std::string name = within_epoch ? mid_epoch_name(f.model_path, state.epoch) : epoch_name(f, state);
+  Snapshot best, model, file;
+  const auto open = [&](const std::string& path, std::string_view kind, bool with_model) {
+    auto opened = std::make_shared<ContainerWriter>(path, kind);
+    if (with_model) write_model(*opened, parts.model, parts.network_of_files);
+    return opened;
+  };
+  std::exception_ptr problem;
+  if (comm.rank() == 0) try {
+      require_space(name, bytes);
+      if (f.best && !within_epoch) best = open(best_model_name(f.model_path), "model", true);
+      if (!within_epoch) model = open(name, "model", true);
+      file = open(within_epoch ? name : checkpoint_name(name), "checkpoint", within_epoch);
+    } catch (const Error&) {
+      problem = std::current_exception();
+    }
+  if (all_agree(comm, !problem)) write_state(file.get(), state, parts, comm);
+  if (comm.rank() == 0) {
+    writer.submit({name, nullptr, [=, epoch = state.epoch] {
+                     if (problem) std::rethrow_exception(problem);
+                     if (best) best->finish(), best->commit();
+                     if (model) file->add("model checksum", std::bit_cast<std::int64_t>(model->finish()));
+                     file->finish();
+                     file->commit();  // before the model, as in save_epoch()
+                     if (model) model->commit(), remove_outdated(f, epoch);
+                   }});
+    writer.wait();
+  }
+  return all_agree(comm, writer.failures_in_a_row() == 0);
 }
 
 void save_best_model(const std::string& model_path, const CheckpointParts& parts, BackgroundWriter& writer) {

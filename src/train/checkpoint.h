@@ -159,6 +159,12 @@ void remove_older_models(const CheckpointFiles&, std::int64_t epoch);
 void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&,
                      BackgroundWriter* = nullptr);
 
+// When nothing else is trained: writes the same files at once, without copies, and waits for them. `bytes`: about the
+// size of the files, for the test of free space. Returns whether they are on disk; if not, a warning has said why, and
+// save_checkpoint() can try again. Collective.
+bool save_last_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&,
+                          BackgroundWriter&, std::uint64_t bytes);
+
 // Copies the model, and saves it in the background as the best one. Rank 0.
 void save_best_model(const std::string& model_path, const CheckpointParts&, BackgroundWriter&);
 

@@ -62,17 +62,45 @@ WriterState writer_state(Training& t) {
   return state;
 }
 
+// Only counts.
+class SizesArchive final : public SavingByteArchive {
+ public:
+  explicit SizesArchive(std::vector<std::uint64_t>& sizes) : sizes_(sizes) {}
+  void entry(std::string_view, EntryType, std::span<std::byte> bytes) override { sizes_.push_back(bytes.size()); }
+
+ private:
+  std::vector<std::uint64_t>& sizes_;
+};
+
+std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
+  std::vector<std::uint64_t> sizes;
+  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
+  SizesArchive count(sizes);
+  t.optimizer->archive(count);
+  if (t.average) t.average->archive(count);
+  return sizes;
+}
+
+std::uint64_t bytes_of_checkpoint(const Training& t) {
+  const auto sizes = sizes_of_checkpoint(t);
+  return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+}
+
+enum class Next { trains, ends };  // what the run does after a checkpoint
+
 // `ended_early`: of CheckpointState.
-void store(Training& t, std::int64_t ended_early = 0) {
+void store(Training& t, Next next, std::int64_t ended_early = 0) {
   const Doing doing("saves a checkpoint");
   const auto start = Clock::now();
+  const bool within_epoch = t.progress.samples_in_epoch > 0;
+  const bool last = next == Next::ends && (within_epoch || t.progress.epoch > 0 || ended_early > 0);
+  if (last && t.world->rank() == 0) t.checkpoint_writer.wait();
   const WriterState writer = writer_state(t);
   if (writer.failures >= kMostFailures)
     throw CodedError(kCheckpointsFail,
                      fmt::format("{} checkpoints in a row could not be written (the warnings above say why); the last "
                                  "one that could is intact\nfix: free space or make '{}' writable, and start again",
                                  writer.failures, directory_of(t.model_path)));
-  const bool within_epoch = t.progress.samples_in_epoch > 0;
   if (within_epoch && writer.busy) {
     log::warning(
         fmt::format("a checkpoint within epoch {} is left out, as the one before is still being written. fix: "
@@ -85,7 +113,11 @@ void store(Training& t, std::int64_t ended_early = 0) {
   model.gather();
   CheckpointState state = state_of(t);
   state.ended_early = ended_early;
-  save_checkpoint(files_of(t), std::move(state), parts_of(t, model.view), *t.world, &t.checkpoint_writer);
+  const CheckpointParts parts = parts_of(t, model.view);
+  if (!last || writer.failures > 0 ||
+      !save_last_checkpoint(files_of(t), state, parts, *t.world, t.checkpoint_writer,
+                            t.world->rank() == 0 ? bytes_of_checkpoint(t) : 0))
+    save_checkpoint(files_of(t), std::move(state), parts, *t.world, &t.checkpoint_writer);
   t.best.unsaved = false;
   const double seconds = seconds_since(start);
   record_event(t, "checkpoint", seconds);
@@ -135,25 +167,6 @@ void archive_all(Training& t, Archive& a) {
   t.grad_scaler.archive(a);
   t.optimizer->archive(a);
   if (t.average) t.average->archive(a);
-}
-
-// Only counts.
-class SizesArchive final : public SavingByteArchive {
- public:
-  explicit SizesArchive(std::vector<std::uint64_t>& sizes) : sizes_(sizes) {}
-  void entry(std::string_view, EntryType, std::span<std::byte> bytes) override { sizes_.push_back(bytes.size()); }
-
- private:
-  std::vector<std::uint64_t>& sizes_;
-};
-
-std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
-  std::vector<std::uint64_t> sizes;
-  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
-  SizesArchive count(sizes);
-  t.optimizer->archive(count);
-  if (t.average) t.average->archive(count);
-  return sizes;
 }
 
 CodedError cannot_go_on(ExitCode code, const std::string& why, const std::string& other_way) {
@@ -343,7 +356,7 @@ void save_final_model(Training& t) {
   if (t.progress.samples_in_epoch > 0) share_statistics(t);  // at the ends of epochs they are common
   t.progress.begin_epoch();
   const SavedWeights saved(t);
-  store(t, t.progress.epoch < t.sgd.max_epochs ? t.sgd.max_epochs : 0);
+  store(t, Next::ends, t.progress.epoch < t.sgd.max_epochs ? t.sgd.max_epochs : 0);
 }
 
 void restore_method(Training& t) {
@@ -371,7 +384,7 @@ void restore_method(Training& t) {
 
 void save_initial_model(Training& t) {
   try {
-    store(t);
+    store(t, Next::trains);
   } catch (const CodedError&) {
     throw;
   } catch (const Error& e) {
@@ -386,7 +399,7 @@ void checkpoint_at_epoch_end(Training& t) {
   if (t.trace_level > 0)
     log::line(
         fmt::format("SGD: Saving checkpoint model '{}'", model_name(t.model_path, t.progress.epoch, t.sgd.max_epochs)));
-  store(t);
+  store(t, t.progress.epoch == t.sgd.max_epochs ? Next::ends : Next::trains);
 }
 
 bool checkpoint_due(const Training& t, std::int64_t samples_of_step) {
@@ -402,16 +415,15 @@ std::int64_t next_checkpoint(const Training& t) {
   return next < t.samples_per_epoch ? next : never;
 }
 
-void checkpoint(Training& t) {
+void checkpoint(Training& t, bool ends) {
   verify_group_weights(t);
   const SavedWeights saved(t);
   const SavedStatistics statistics(t);
-  store(t);
+  store(t, ends ? Next::ends : Next::trains);
 }
 
 std::uint64_t checkpoint_memory(const Training& t) {
-  const auto sizes = sizes_of_checkpoint(t);
-  return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+  return t.progress.epoch + 1 < t.sgd.max_epochs || t.sgd.checkpoint_every_samples > 0 ? bytes_of_checkpoint(t) : 0;
 }
 
 void prepare_checkpoints(Training& t) {
@@ -422,10 +434,10 @@ void prepare_checkpoints(Training& t) {
   if (t.world->rank() != 0) return;
   remove_older_models(files_of(t), t.progress.epoch);
   if (t.begins && *t.begins) (*t.begins)();
-  auto sizes = sizes_of_checkpoint(t);
-  log::line(fmt::format("Memory for the copy of a checkpoint: {}, on rank 0",
-                        bytes_text(std::accumulate(sizes.begin(), sizes.end(), 0.0))));
-  t.checkpoint_writer.submit({"", nullptr, [sizes = std::move(sizes)] { MemoryBlocks::prepare(sizes); }});
+  const std::uint64_t bytes = checkpoint_memory(t);
+  if (bytes == 0) return;
+  log::line(fmt::format("Memory for the copy of a checkpoint: {}, on rank 0", bytes_text(static_cast<double>(bytes))));
+  t.checkpoint_writer.submit({"", nullptr, [sizes = sizes_of_checkpoint(t)] { MemoryBlocks::prepare(sizes); }});
 }
 
 void finish_checkpoints(Training& t) {

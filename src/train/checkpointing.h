@@ -48,8 +48,9 @@ void checkpoint_at_epoch_end(Training&);  // progress already refers to the next
 bool checkpoint_due(const Training&, std::int64_t samples_of_step);
 // The sample of this epoch at which the next one is due; the largest integer if none is.
 std::int64_t next_checkpoint(const Training&);
-void checkpoint(Training&);
-// Bytes that rank 0 allocates for the copy of model and state that is written in the background.
+void checkpoint(Training&, bool ends = false);  // ends: the run ends after it
+// Bytes that rank 0 allocates for the copy of model and state that is written in the background; 0 if no checkpoint is
+// due before the last one, which needs no copy.
 std::uint64_t checkpoint_memory(const Training&);
 // Call when the run has started, and nothing in the files of an earlier one can refuse it any more. Until then these
 // stay as they are: here a final model gets the name of its epoch, older models are removed, and Training::begins is

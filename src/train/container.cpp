@@ -10,8 +10,10 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <exception>
 #include <optional>
 
+#include "base/activity.h"
 #include "train/file.h"
 #include "train/memory_blocks.h"
 #include "tutti/error.h"
@@ -105,6 +107,7 @@ struct ContainerWriter::Impl {
   std::uint64_t position = 0, open_bytes = 0;
   std::vector<std::pair<std::string, Entry>> table;
   bool committed = false;
+  std::exception_ptr failed;  // of a file that is streamed
 
   void put(std::span<const std::byte> bytes) {
     if (memory && !file) {
@@ -117,21 +120,34 @@ struct ContainerWriter::Impl {
   void put_unhashed(std::span<const std::byte> bytes) {
     position += bytes.size();
     if (buffer.size() + bytes.size() > capacity) flush();
-    if (bytes.size() > capacity) return file->write(bytes);
+    if (bytes.size() > capacity) return to_file(bytes);
     buffer.insert(buffer.end(), bytes.begin(), bytes.end());
   }
-  // Of what is in memory: a portion is still in the cache when it is copied, and goes to disk while the next one is.
+  // A portion is still in the cache when it is copied, and goes to disk while the next one is.
   void put_in_portions(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const auto part = bytes.first(std::min(portion, bytes.size()));
       put(part);
-      if (part.size() == portion) file->start_sync();
+      if (part.size() == portion) guarded([this] { file->start_sync(); });
+      made_progress();
       bytes = bytes.subspan(part.size());
     }
   }
   void flush() {
-    file->write(buffer);
+    to_file(buffer);
     buffer.clear();
+  }
+  void to_file(std::span<const std::byte> bytes) {
+    guarded([this, bytes] { file->write(bytes); });
+  }
+  template <class Write>
+  void guarded(const Write& write) {
+    if (memory) return write();
+    try {
+      if (!failed) write();
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
   }
   void align() {
     static constexpr std::array<std::byte, alignment> zeros{};
@@ -160,7 +176,7 @@ void ContainerWriter::begin(std::string_view name, EntryType type, std::vector<s
 void ContainerWriter::write(std::span<const std::byte> bytes) {
   assert(bytes.size() <= impl_->open_bytes);
   impl_->open_bytes -= bytes.size();
-  impl_->put(bytes);
+  impl_->memory ? impl_->put(bytes) : impl_->put_in_portions(bytes);
 }
 
 void ContainerWriter::add(std::string_view name, EntryType type, std::vector<std::uint64_t> dims,
@@ -213,6 +229,7 @@ std::uint64_t ContainerWriter::finish() {
   footer.checksum = i.hash.value();
   i.put_unhashed(bytes_of(footer).last(after_checksum));
   i.flush();
+  if (i.failed) std::rethrow_exception(i.failed);
   i.file->sync();
   i.file->close();
   return footer.checksum;

@@ -33,7 +33,7 @@ bool may_begin(const Training& t, std::int64_t minibatch) {
 void stop_run(Training& t, bool saves) {
   const int signal = stop_request::deciding_signal();
   const bool saved = saves && t.progress.samples_in_epoch > 0 && !t.sgd.truncated;
-  if (saved) t.checkpoint_writer.wait(), checkpoint(t);
+  if (saved) checkpoint(t, true);
   finish_checkpoints(t);
   log::line(
       fmt::format("Stopped by {} in epoch {} after {} minibatches. {}. Start the same command again to go on "

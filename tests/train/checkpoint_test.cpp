@@ -495,6 +495,54 @@ TEST(Checkpoint, AKillAtAnyStepOfSavingLeavesACompleteSet) {
   EXPECT_EQ(epoch_found(), 3);
 }
 
+// Saved without copies when a run ends, after an epoch or within one.
+TEST(Checkpoint, TheLastOneIsWrittenAtOnce) {
+  for (const int ranks : {1, 3})
+    for (const std::int64_t steps : {Trial::steps, Trial::steps - 1}) {
+      const Directory d;
+      run_ranks(ranks, [&](Communicator& comm) {
+        Trial run(d / "m", 2, comm);
+        run.start();
+        run.epochs(1);
+        while (run.state.minibatches_in_epoch < steps) run.step();
+        if (steps == Trial::steps) run.state.samples_in_epoch = run.state.minibatches_in_epoch = 0, ++run.state.epoch;
+        run.files.best = true;
+        BackgroundWriter writer;
+        EXPECT_TRUE(save_last_checkpoint(run.files, run.state, run.parts(), comm, writer, 1));
+        EXPECT_EQ(std::filesystem::exists(d / "m.best"), steps == Trial::steps);
+        Trial again(d / "m", 2, comm);
+        EXPECT_TRUE(again.resume().empty());
+        EXPECT_EQ(again.state.epoch, run.state.epoch);
+        EXPECT_EQ(again.state.minibatches_in_epoch, run.state.minibatches_in_epoch);
+        EXPECT_EQ(again.residual, run.residual);
+        for (Trial* t : {&run, &again}) t->step();
+        EXPECT_TRUE(std::ranges::equal(again.parameters.weights.span(), run.parameters.weights.span()));
+      });
+    }
+}
+
+// A disk that is full while the ranks still send their state.
+TEST(Checkpoint, AFailureOfTheLastOneIsKnownToAllRanks) {
+  const Directory d;
+  run_ranks(3, [&](Communicator& comm) {
+    Trial run(d / "m", 1, comm);
+    run.start();
+    run.state.epoch = 1;
+    run.residual.resize(1'000'000);
+    BackgroundWriter writer;
+    const auto last = [&] { return save_last_checkpoint(run.files, run.state, run.parts(), comm, writer, 1); };
+    for (const char* file : {"m.tmp", "m.ckp.tmp"}) {
+      if (comm.rank() == 0) std::filesystem::remove(d / file), std::filesystem::create_symlink("/dev/full", d / file);
+      EXPECT_FALSE(last()) << file;
+      std::vector<std::string> warnings;
+      EXPECT_EQ(find_resume_point(d / "m", 1, comm, warnings)->epoch, 0);
+    }
+    EXPECT_FALSE(std::filesystem::exists(d / "m"));
+    EXPECT_TRUE(last());
+    EXPECT_TRUE(std::filesystem::exists(d / "m"));
+  });
+}
+
 TEST(Checkpoint, RealKillsAtRandomMomentsNeverCostTheResult) {
   constexpr std::int64_t epochs = 12;
   const std::string expected = undisturbed(epochs, 1);
