@@ -44,17 +44,33 @@ void Core::plan() {
   });
 }
 
-void send(Agenda& agenda, Port& from, Port& to, double bytes, const LinkTimes& link, Agenda::Act arrived) {
-  const double begins = std::max(from.out_free, agenda.now());
-  from.out_free = begins + bytes / link.bandwidth;
-  from.bytes_out += bytes;
+void Port::send_part(Agenda& agenda, const LinkTimes& link) {
+  busy_ = !sending_.empty();
+  if (!busy_) return;
+  Connection c = std::move(sending_.front());
+  sending_.pop_front();
+  Port& to = *c.to;
+  Message& m = c.messages.front();
+  const double part = std::min(m.left, link.part), leaves = agenda.now() + part / link.bandwidth;
+  m.left -= part;
+  bytes_out += part;
+  Agenda::Act arrived;
+  if (m.left <= 0) arrived = std::move(m.arrived), c.messages.pop_front();
+  if (!c.messages.empty()) sending_.push_back(std::move(c));
   // Its first byte is there after the latency, its last one not before all of it has left.
-  agenda.at(begins + link.latency,
-            [&agenda, &to, bytes, link, sent = from.out_free, then = std::move(arrived)]() mutable {
-              to.in_free = std::max(std::max(to.in_free, agenda.now()) + bytes / link.bandwidth, sent + link.latency);
-              to.bytes_in += bytes;
-              agenda.at(to.in_free, std::move(then));
-            });
+  agenda.at(agenda.now() + link.latency, [&agenda, &to, &link, part, leaves, then = std::move(arrived)]() mutable {
+    to.in_free_ = std::max(std::max(to.in_free_, agenda.now()) + part / link.bandwidth, leaves + link.latency);
+    to.bytes_in += part;
+    if (then) agenda.at(to.in_free_, std::move(then));
+  });
+  agenda.at(leaves, [this, &agenda, &link] { send_part(agenda, link); });
+}
+
+void send(Agenda& agenda, Port& from, Port& to, double bytes, const LinkTimes& link, Agenda::Act arrived) {
+  auto connection = std::ranges::find(from.sending_, &to, &Port::Connection::to);
+  if (connection == from.sending_.end()) connection = from.sending_.insert(connection, {&to, {}});
+  connection->messages.push_back({bytes, std::move(arrived)});
+  if (!from.busy_) from.send_part(agenda, link);
 }
 
 }  // namespace tutti::simulator

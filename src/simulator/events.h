@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <queue>
@@ -52,17 +53,37 @@ class Core {
   std::uint64_t plan_ = 0;  // an event of an older plan is void
 };
 
-// Both directions of a host's link.
-struct Port {
-  double out_free = 0, in_free = 0;
-  double bytes_out = 0, bytes_in = 0;
-};
-
 struct LinkTimes {
   double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
   double latency = 0;
+  // Messages of at most so many bytes travel as a whole; longer ones in parts, a part to each host in turn, as TCP
+  // divides a link among connections. Messages to one host stay in order.
+  double part = std::numeric_limits<double>::infinity();
 };
-// The message leaves when the ones before it have left, and is received likewise.
+
+// Both directions of a host's link.
+class Port {
+ public:
+  double bytes_out = 0, bytes_in = 0;
+
+ private:
+  struct Message {
+    double left = 0;
+    Agenda::Act arrived;
+  };
+  struct Connection {
+    Port* to = nullptr;
+    std::deque<Message> messages;  // one at least
+  };
+  void send_part(Agenda&, const LinkTimes&);
+
+  std::deque<Connection> sending_;  // the first one is next
+  bool busy_ = false;
+  double in_free_ = 0;
+
+  friend void send(Agenda&, Port&, Port&, double, const LinkTimes&, Agenda::Act);
+};
+// Parts are received in the order in which they come. Ports and link must outlive the message.
 void send(Agenda&, Port& from, Port& to, double bytes, const LinkTimes&, Agenda::Act arrived);
 
 }  // namespace tutti::simulator

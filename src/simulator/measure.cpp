@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr double kSecondsPerShare = 1.0, kSecondsPerLoop = 0.06;
 constexpr const char* kCodings[] = {"32", "16", "float16", "4", "1"};
-constexpr int kRingTag = 31021, kWakeTag = 31022;
+constexpr int kMessageTag = 31021, kWakeTag = 31022;
 constexpr const char* kAlone =
     "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32;exchangeBits=default;quantizer=default];"
     "groups=none;transport=auto";
@@ -79,16 +79,21 @@ double mean(Communicator& world, double mine, int busy) {
   return sum / busy;
 }
 
-// Seconds per message of a window that every rank sends to the next one.
+// Seconds per message of a window that every rank sends to the others in turn.
 double seconds_per_message(Communicator& ranks, std::size_t bytes, int window, int rounds) {
   std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(window)), in(out.size());
   std::vector<std::unique_ptr<Transfer>> transfers;
-  const int next = (ranks.rank() + 1) % ranks.size(), previous = (ranks.rank() + ranks.size() - 1) % ranks.size();
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i].resize(bytes), in[i].resize(bytes);
-    transfers.push_back(ranks.plan_receive(previous, kRingTag, in[i]));
+  const int all = ranks.size(), others = all - 1;
+  for (int i = 0; i < window; ++i) {
+    auto& to = in[static_cast<std::size_t>(i)];
+    to.resize(bytes);
+    transfers.push_back(ranks.plan_receive((ranks.rank() + all - 1 - i % others) % all, kMessageTag, to));
   }
-  for (auto& bytes_out : out) transfers.push_back(ranks.plan_send(next, kRingTag, bytes_out));
+  for (int i = 0; i < window; ++i) {
+    auto& from = out[static_cast<std::size_t>(i)];
+    from.resize(bytes);
+    transfers.push_back(ranks.plan_send((ranks.rank() + 1 + i % others) % all, kMessageTag, from));
+  }
   ranks.barrier();
   std::vector<double> times;
   for (int i = 0; i < rounds; ++i) {
@@ -99,8 +104,8 @@ double seconds_per_message(Communicator& ranks, std::size_t bytes, int window, i
   }
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
-  const auto all = from_all(ranks, *middle);
-  return *std::ranges::max_element(all);
+  const auto found = from_all(ranks, *middle);
+  return std::ranges::max(found);
 }
 
 // Throws ConfigError if the config's groups are none.
@@ -266,10 +271,14 @@ MessageCost measure_messages(Communicator& ranks) {
   if (ranks.size() == 1) return {};
   MessageCost cost;
   cost.per_message = seconds_per_message(ranks, 64, 64, 60);
-  const auto large = static_cast<std::size_t>(kLargestPart);
-  cost.per_byte = std::max(0.0, seconds_per_message(ranks, large, 32, 60) - cost.per_message) / kLargestPart;
   cost.latency = std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - cost.per_message);
+  cost.per_byte = measure_bytes(ranks, 1, cost.per_message);
   return cost;
+}
+
+double measure_bytes(Communicator& ranks, double ranks_per_core, double per_message) {
+  const double seconds = seconds_per_message(ranks, static_cast<std::size_t>(kLargestPart), 32, 60) / ranks_per_core;
+  return std::max(0.0, seconds - per_message) / kLargestPart;
 }
 
 Measured measure(const std::vector<std::string>& words, const std::vector<int>& ranks, std::int64_t per_rank,
@@ -302,8 +311,15 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
     }
     pass = measure_pass(m.parts.layout);
   });
-  on_first_ranks(world, std::min(world.size(), std::max(2, busy)),
-                 [&](Communicator& together) { m.parts.message = measure_messages(together); });
+  const int few = std::min(world.size(), std::max(2, busy));
+  on_first_ranks(world, few, [&](Communicator& together) { m.parts.message = measure_messages(together); });
+  // Many connections on shared cores make bytes dearer.
+  const int most = shared_cores > 0 ? std::min(world.size(), std::ranges::max(ranks)) : few;
+  if (most > few)
+    on_first_ranks(world, most, [&](Communicator& together) {
+      const double per_core = static_cast<double>(most) / busy;
+      m.parts.message.per_byte = measure_bytes(together, per_core, m.parts.message.per_message);
+    });
   for (const char* name : kCodings) {
     CodecCost& c = codecs[name];
     m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};

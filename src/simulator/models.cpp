@@ -36,6 +36,15 @@ double broadcast(const Parts& parts, const Cluster& c) {
          std::log2(c.ranks) * (part / c.bandwidth + parts.message.latency + c.latency);
 }
 
+// Shards that all ranks own, from each to all others at once; servers of their own send one shard after the other
+// (src/parallel/parameter_server/shard.cpp).
+double broadcast_shards(const Parts& parts, const Cluster& c, int servers) {
+  if (servers > 0 || c.ranks == 1) return broadcast(parts, c);
+  const double others = c.ranks - 1, own = values_of(parts.layout) * sizeof(float) / c.ranks, bytes = own * others;
+  const double core = others * parts_of(own) * parts.message.per_message + bytes * parts.message.per_byte;
+  return std::max(bytes / c.bandwidth, core * c.ranks_per_core()) + parts.message.latency + c.latency;
+}
+
 // That its first rank sends, as the program counts them: the weights to each of the others.
 double broadcast_bytes(const Parts& parts, const Cluster& c) {
   return values_of(parts.layout) * sizeof(float) * (c.ranks - 1);
@@ -106,6 +115,7 @@ struct ServedMethod {
   double worker_before = 0, server = 0, worker_after = 0;  // passes
   bool rotates = true;
   int broadcasts = 1;  // of the weights, at the end of an epoch
+  double last = 1;     // the share of an exchange that the last one of an epoch is
 };
 
 Estimate served(const Parts& parts, const Cluster& c, const Workload& w, const ServedMethod& m) {
@@ -120,12 +130,13 @@ Estimate served(const Parts& parts, const Cluster& c, const Workload& w, const S
   load.rotates = m.rotates;
   if (c.ranks == 1) return {steps * step, 0};
   const ServedRun run = run_servers(load, parts.message, c, 1, served_exchanges(c.ranks));
-  const double exchanges = std::floor(steps / every), left = steps - exchanges * every;
-  const double computing = every * step * c.ranks_per_core();
-  // What is left at the end of an epoch is exchanged, too; then all ranks get the weights.
-  const double last = left > 0 ? left * step * c.ranks_per_core() + std::max(0.0, run.seconds - computing) : 0;
-  return {exchanges * run.seconds + last + m.broadcasts * broadcast(parts, c),
-          (exchanges + (left > 0 ? 1 : 0)) * run.sent / steps};
+  const double wait = std::max(0.0, run.seconds - every * step * c.ranks_per_core());
+  // Workers take minibatches from a queue. So at the end of an epoch most have some that are not exchanged yet, on the
+  // average half of a period; the last worker is half an exchange later than the mean. Then all ranks get the weights.
+  const double rest = (every - 1) / every;
+  const double more = (1 - rest) / 2 + rest * m.last;
+  return {steps / every * run.seconds + more * wait + m.broadcasts * broadcast_shards(parts, c, m.servers),
+          (steps / every + rest / 2) * run.sent / steps};
 }
 
 Model gradients_row(const char* method, const char* bits, const std::string& coding, std::string settings,
@@ -191,7 +202,7 @@ std::vector<Model> models(const Workload& workload) {
                  fmt::format("parallelizationMethod=EASGD;EASGD=[policy=async;period={:.0f};servers={}]",
                              workload.elastic_period, workload.elastic_servers),
                  [](const Parts& p, const Cluster& c, const Workload& w) {
-                   return served(p, c, w, {w.elastic_period, w.elastic_servers, 0, 0, 1, 1, false, 2});
+                   return served(p, c, w, {w.elastic_period, w.elastic_servers, 0, 0, 1, 1, false, 2, 1});
                  },
                  workload.elastic_servers + 1});
   all.push_back({"DataParallelASGD", "32",
@@ -199,7 +210,7 @@ std::vector<Model> models(const Workload& workload) {
                              workload.push_period, workload.push_servers),
                  [](const Parts& p, const Cluster& c, const Workload& w) {
                    const double share = w.minibatch / (c.ranks - w.push_servers);
-                   return served(p, c, w, {w.push_period / share, w.push_servers, kHeadBytes, 1, 1, 1, true});
+                   return served(p, c, w, {w.push_period / share, w.push_servers, kHeadBytes, 1, 1, 1, true, 1, .5});
                  },
                  workload.push_servers + 1});
   if (workload.group > 1)

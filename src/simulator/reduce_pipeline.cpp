@@ -88,18 +88,6 @@ void ReducePipeline::compute_to(double seconds) {
   computed_ = std::max(computed_, seconds);
 }
 
-void ReducePipeline::compute_and_sum_to(double seconds) {
-  while (!launched_.empty()) {
-    const double arrives = states_[launched_.front()].arrives;
-    const double until = computed_ + std::max(0.0, arrives - now_) / ranks_per_core_;
-    if (until >= seconds) break;
-    compute_to(until);
-    wait_until(arrives);  // there by now, up to rounding
-    sum_next();
-  }
-  compute_to(seconds);
-}
-
 void ReducePipeline::launch(std::size_t bucket) {
   const BucketLoad& b = load_.buckets[bucket];
   states_[bucket] = {.arrives = transfer(b.scatter_out, b.scatter_in)};
@@ -172,27 +160,34 @@ void ReducePipeline::step(const ChunkWork& w) {
   finish(w);
 }
 
+// The program looks at messages when a step begins and when a chunk is announced, and waits only at the end.
 void ReducePipeline::late_step(const ChunkWork& w) {
-  computed_ = 0;
-  for (std::size_t g = 0; g < load_.buckets.size(); ++g) {
-    const BucketLoad& b = load_.buckets[g];
-    for (std::size_t i = b.first_chunk; i < b.end_chunk; ++i) {
-      compute_and_sum_to(w.ready[i]);
-      if (i == b.first_chunk && late_pending_) {
-        while (!states_[g].summed) wait_until(states_[launched_.front()].arrives), advance();
-        wait_until(states_[g].published);
-      }
-      work(w.before[i]);
-    }
-    if (late_pending_) {
-      work(messages(b.gather_received, b.gather_in));
-      for (std::size_t i = b.first_chunk; i < b.end_chunk; ++i) work(w.after[i]);
-    }
-    launch(g);
-    advance();
+  computed_ = 0, used_ = 0;
+  advance();
+  for (std::size_t i = 0; i < w.ready.size(); ++i) {
+    compute_to(w.ready[i]);
+    exchange_behind(w, i + 1);
   }
-  compute_and_sum_to(w.seconds);
+  compute_to(w.seconds);
+  while (used_ < load_.buckets.size()) {
+    while (!states_[used_].summed) wait_until(states_[launched_.front()].arrives), advance();
+    wait_until(states_[used_].published);
+    exchange_behind(w, w.ready.size());
+  }
   late_pending_ = true;
+}
+
+// Stops at a bucket whose last sum is not there yet.
+void ReducePipeline::exchange_behind(const ChunkWork& w, std::size_t announced) {
+  for (; used_ < load_.buckets.size() && load_.buckets[used_].end_chunk <= announced; ++used_) {
+    const BucketLoad& b = load_.buckets[used_];
+    const State& s = states_[used_];
+    if (late_pending_ && (!s.summed || s.published > now_)) break;
+    if (late_pending_) work(messages(b.gather_received, b.gather_in));
+    for (std::size_t i = b.first_chunk; i < b.end_chunk; ++i) work(w.before[i] + (late_pending_ ? w.after[i] : 0));
+    launch(used_);
+  }
+  advance();
 }
 
 void ReducePipeline::exchange(const ChunkWork& w) {

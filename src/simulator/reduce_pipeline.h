@@ -66,11 +66,10 @@ class ReducePipeline {
   bool sum_next();
   void advance();
   bool use_next(const ChunkWork&, std::size_t announced);
+  void exchange_behind(const ChunkWork&, std::size_t announced);
   void finish(const ChunkWork&);
   void wait_until(double time);
   void compute_to(double seconds);
-  // The same, while shards that arrive are summed: the program looks at messages between operations.
-  void compute_and_sum_to(double seconds);
   double messages(double count, double bytes) const {
     return (count * parts_.message.per_message + bytes * parts_.message.per_byte) / 2;
   }

@@ -2,7 +2,9 @@
 #include "simulator/servers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
+#include <limits>
 
 #include "parallel/parameter_server/shard.h"
 #include "simulator/events.h"
@@ -17,12 +19,19 @@ double most_messages(int workers) { return std::clamp(8192.0 / workers, 16.0, 64
 // rank waits, and while it computes (src/base/nap.h, src/parallel/parameter_server/request_loop.cpp).
 constexpr double kWaitingNap = 100e-6, kComputingNap = 1000e-6;
 
+// Of messages that share a link. Parts cost events: with many workers messages travel as a whole.
+double part_of(const ServerLoad& load, const Cluster& cluster) {
+  const double parts = std::floor(2048.0 / (load.workers * static_cast<double>(load.shards.size())));
+  if (parts < 2 || !std::isfinite(cluster.bandwidth)) return std::numeric_limits<double>::infinity();
+  return std::ranges::max_element(load.shards, {}, &ShardLoad::bytes)->bytes / std::min(parts, 16.0);
+}
+
 class Served {
  public:
   Served(const ServerLoad& load, const MessageCost& cost, const Cluster& cluster, int exchanges)
       : load_(load),
         cost_(cost),
-        link_{cluster.bandwidth, cluster.latency + cost.latency},
+        link_{cluster.bandwidth, cluster.latency + cost.latency, part_of(load, cluster)},
         cores_(static_cast<std::size_t>(cluster.shared_cores > 0 ? std::min<double>(cluster.shared_cores, cluster.ranks)
                                                                  : cluster.ranks),
                Core(agenda_)),

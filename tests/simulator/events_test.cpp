@@ -42,7 +42,7 @@ TEST(Core, JobsShareIt) {
 TEST(Links, PassOneMessageAfterTheOther) {
   Agenda agenda;
   Port a, b, c;
-  const LinkTimes link{100, 0.5};
+  const LinkTimes link{.bandwidth = 100, .latency = 0.5};
   std::vector<double> times;
   const auto arrived = [&] { times.push_back(agenda.now()); };
   send(agenda, a, b, 100, link, arrived);
@@ -54,6 +54,25 @@ TEST(Links, PassOneMessageAfterTheOther) {
   EXPECT_DOUBLE_EQ(times[1], 2.5);
   EXPECT_DOUBLE_EQ(times[2], 4.5);
   EXPECT_EQ(a.bytes_out + c.bytes_out, b.bytes_in);
+}
+
+TEST(Links, SendPartsInTurn) {
+  Agenda agenda;
+  Port a, b, c;
+  const LinkTimes link{.bandwidth = 100, .latency = 0.5, .part = 50};
+  std::vector<double> times;
+  const auto arrived = [&] { times.push_back(agenda.now()); };
+  send(agenda, a, b, 50, link, arrived);
+  send(agenda, a, b, 100, link, arrived);
+  send(agenda, a, c, 200, link, arrived);
+  agenda.run();
+  // To b, b, c, b, c, c, c: the second message to b waits for the first.
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_DOUBLE_EQ(times[0], 1);
+  EXPECT_DOUBLE_EQ(times[1], 2.5);
+  EXPECT_DOUBLE_EQ(times[2], 4);
+  EXPECT_DOUBLE_EQ(b.bytes_in, 150);
+  EXPECT_DOUBLE_EQ(c.bytes_in, 200);
 }
 
 // One worker and one server of its own.
