@@ -22,8 +22,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))  # that all hosts of cluster.sh share
-STEPS = 24  # of an epoch
 MINIBATCH = 512
+# Steps of an epoch, by link: an epoch takes a second at least, so that what happens between epochs weighs as little as in a real run.
+STEPS = {'none': 240, '1gbit': 96}
+FEWEST_STEPS = 24
 IN_EVERY_STEP = ('DataParallelSGD', 'DataParallelSGD, late', 'ASA')  # methods to which the length of an epoch does not matter
 CONFIG = f'''
 command = Train
@@ -41,7 +43,7 @@ Train = [
         evalCriterion = "ClassificationError"
     ]
     SGD = [
-        epochSize = {STEPS * MINIBATCH}
+        epochSize = {FEWEST_STEPS * MINIBATCH}
         minibatchSize = {MINIBATCH}
         learningRatesPerSample = 0.00001
         maxEpochs = 3
@@ -53,7 +55,7 @@ Train = [
             DataParallelASGD = [ syncPeriod = 256 ]
         ]
     ]
-    reader = [ readerType = "SyntheticReader" ; kind = "random" ; samples = {STEPS * MINIBATCH} ]
+    reader = [ readerType = "SyntheticReader" ; kind = "random" ; samples = {max(STEPS.values()) * MINIBATCH} ]
 ]
 '''
 
@@ -83,28 +85,38 @@ def environment():
     return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
 
 
-def simulate(trainer, folder, name, hosts, links):
-    """Rows of the table, by (ranks, link, method, bits). Its parts are measured on emulated hosts, so that messages cost what they do in the runs."""
+def steps_of(link):
+    return STEPS.get(link, FEWEST_STEPS)
+
+
+def epochs_of(steps, *settings):
+    """The word that sets them, with more settings of SGD."""
+    return f'Train=[SGD=[{";".join((f"epochSize={steps * MINIBATCH}", *settings))}]]'
+
+
+def simulate(trainer, folder, name, hosts, link):
+    """Rows of the table, by (ranks, method, bits). Its parts are measured on emulated hosts, so that messages cost what they do in the runs."""
     table = folder / 'simulate.jsonl'
     with Cluster(max(hosts), name) as cluster:
         at = Path('/run/tutti-cluster') / cluster.name
-        done = subprocess.run([trainer, 'simulate', '--hostfile', at / 'hostfile', '--agent', at / 'agent', '--ranks', ','.join(map(str, hosts)), '--links', ','.join(links),
-                               '--shared-cores', str(min(CORES, max(hosts))), '--json', table, 'configFile=net.cntk'], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run([trainer, 'simulate', '--hostfile', at / 'hostfile', '--agent', at / 'agent', '--ranks', ','.join(map(str, hosts)), '--links', link,
+                               '--shared-cores', str(min(CORES, max(hosts))), '--json', table, 'configFile=net.cntk', epochs_of(steps_of(link))], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
     print('\n'.join(line for line in done.stdout.splitlines()[:3]), flush=True)
     rows = [json.loads(line) for line in table.read_text(encoding='utf-8').splitlines()]
-    return {(r['ranks'], r['link'], r['method'], r['bits']): r for r in rows}
+    return {(r['ranks'], r['method'], r['bits']): r for r in rows}
 
 
 def measure(trainer, folder, cluster, row):
     """Samples per second of the median epoch without the first one."""
-    steps = STEPS
+    steps = steps_of(row['link'])
     seconds = steps * MINIBATCH / row['measures']['samples_per_second']
     if seconds > 3 and row['method'] in IN_EVERY_STEP:
         steps = 8
     epochs = 2 if seconds > 3 else max(3, min(9, 1 + round(1.2 / seconds)))
-    words = [*cluster.mpiexec, '-n', str(cluster.hosts), trainer, 'configFile=net.cntk', f'Train=[SGD=[epochSize={steps * MINIBATCH};maxEpochs={epochs};ParallelTrain=[{row["settings"]}]]]']
+    words = [*cluster.mpiexec, '-n', str(cluster.hosts), trainer, 'configFile=net.cntk',
+             epochs_of(steps, f'maxEpochs={epochs}', f'ParallelTrain=[{row["settings"]}]')]
     done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=120)
     times = [float(t) for t in re.findall(r'epochTime=([\d.]+)s', done.stdout + done.stderr)]
     if done.returncode != 0 or len(times) < 2:
@@ -113,14 +125,14 @@ def measure(trainer, folder, cluster, row):
 
 
 def check(trainer, folder, options):
-    predicted = simulate(trainer, folder, options.name, options.hosts, options.links)
+    predicted = {link: simulate(trainer, folder, options.name, options.hosts, link) for link in options.links}
     results = []
     for hosts in options.hosts:
         with Cluster(hosts, options.name) as cluster:
             for link in options.links:
                 cluster.call('rate', link)
-                for (ranks, at, method, bits), row in predicted.items():
-                    if (ranks, at) != (hosts, link) or options.only not in f'{method} {bits}':
+                for (ranks, method, bits), row in predicted[link].items():
+                    if ranks != hosts or options.only not in f'{method} {bits}':
                         continue
                     simulated = row['measures']['samples_per_second']
                     measured = measure(trainer, folder, cluster, row)
