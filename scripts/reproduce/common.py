@@ -401,7 +401,7 @@ class Bench:
     def failed(self, name, where, folder, said):
         (folder / 'said').write_text(said, encoding='utf-8')
         lines = [line for line in said.strip().splitlines() if re.search(r'error', line, re.IGNORECASE)] or said.strip().splitlines() or ['nothing said']
-        self.skip(f'{name} ({where})', f'failed: {lines[0][:200]}')
+        self.skip(f'{name} ({where})', f'failed: {lines[0].replace(f"{ROOT}/", "")[:200]}')
         return None
 
 
