@@ -41,7 +41,7 @@ struct StepOfLayers {
   int state = 1;                     // values of optimizer state per weight
   bool shards_state = false;         // the state of replicated layers is divided among the ranks
   bool shard = true, single = true;  // whether these may be chosen
-  ComputeSpeed compute;
+  ComputeSpeed compute = {};
 };
 
 struct LayerCost {
