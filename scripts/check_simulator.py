@@ -23,9 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))  # that all hosts of cluster.sh share
 MINIBATCH = 512
-# Steps of an epoch, by link: an epoch takes a second at least, so that what happens between epochs weighs as little as in a real run.
-STEPS = {'none': 240, '1gbit': 96}
-FEWEST_STEPS = 24
+MOST_STEPS, FEWEST_STEPS = 240, 24  # of an epoch
 IN_EVERY_STEP = ('DataParallelSGD', 'DataParallelSGD, late', 'ASA')  # methods to which the length of an epoch does not matter
 CONFIG = f'''
 command = Train
@@ -55,7 +53,7 @@ Train = [
             DataParallelASGD = [ syncPeriod = 256 ]
         ]
     ]
-    reader = [ readerType = "SyntheticReader" ; kind = "random" ; samples = {max(STEPS.values()) * MINIBATCH} ]
+    reader = [ readerType = "SyntheticReader" ; kind = "random" ; samples = {MOST_STEPS * MINIBATCH} ]
 ]
 '''
 
@@ -86,7 +84,10 @@ def environment():
 
 
 def steps_of(link):
-    return STEPS.get(link, FEWEST_STEPS)
+    """Of an epoch, which takes a second at least, so that what happens between epochs weighs as little as in a real run."""
+    rate = re.fullmatch(r'([\d.]+)([mg])bit', link)
+    mbit = float(rate[1]) * (1000 if rate[2] == 'g' else 1) if rate else float('inf')
+    return MOST_STEPS if mbit > 1000 else 96 if mbit == 1000 else FEWEST_STEPS
 
 
 def epochs_of(steps, *settings):

@@ -2,6 +2,7 @@
 #include "simulator/events.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace tutti::simulator {
@@ -51,11 +52,10 @@ void Port::send_part(Agenda& agenda, const LinkTimes& link) {
   sending_.pop_front();
   Port& to = *c.to;
   Message& m = c.messages.front();
-  const double part = std::min(m.left, link.part), leaves = agenda.now() + part / link.bandwidth;
-  m.left -= part;
+  const double part = m.part, leaves = agenda.now() + part / link.bandwidth;
   bytes_out += part;
   Agenda::Act arrived;
-  if (m.left <= 0) arrived = std::move(m.arrived), c.messages.pop_front();
+  if (--m.left == 0) arrived = std::move(m.arrived), c.messages.pop_front();
   if (!c.messages.empty()) sending_.push_back(std::move(c));
   // Its first byte is there after the latency, its last one not before all of it has left.
   agenda.at(agenda.now() + link.latency, [&agenda, &to, &link, part, leaves, then = std::move(arrived)]() mutable {
@@ -69,7 +69,8 @@ void Port::send_part(Agenda& agenda, const LinkTimes& link) {
 void send(Agenda& agenda, Port& from, Port& to, double bytes, const LinkTimes& link, Agenda::Act arrived) {
   auto connection = std::ranges::find(from.sending_, &to, &Port::Connection::to);
   if (connection == from.sending_.end()) connection = from.sending_.insert(connection, {&to, {}});
-  connection->messages.push_back({bytes, std::move(arrived)});
+  const int parts = std::max(1, static_cast<int>(std::ceil(bytes / link.part - 1e-6)));
+  connection->messages.push_back({bytes / parts, parts, std::move(arrived)});
   if (!from.busy_) from.send_part(agenda, link);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// events.h -- discrete events: a clock with an agenda, cores that divide their time among jobs, and links that pass
-// messages one after the other.
+// events.h -- discrete events: a clock with an agenda, cores that divide their time among jobs, and links on
+// which messages to several hosts take turns.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ class Core {
 struct LinkTimes {
   double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
   double latency = 0;
-  // Messages of at most so many bytes travel as a whole; longer ones in parts, a part to each host in turn, as TCP
-  // divides a link among connections. Messages to one host stay in order.
+  // A longer message is cut into parts of about this size. A host sends one part to each receiver in turn, as TCP
+  // divides a link among connections. Messages to one receiver stay in order.
   double part = std::numeric_limits<double>::infinity();
 };
 
@@ -68,7 +68,8 @@ class Port {
 
  private:
   struct Message {
-    double left = 0;
+    double part = 0;  // bytes
+    int left = 1;     // parts
     Agenda::Act arrived;
   };
   struct Connection {

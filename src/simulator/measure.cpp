@@ -267,12 +267,13 @@ double measure_pass(const Parameters& layout) {
          static_cast<double>(n);
 }
 
-MessageCost measure_messages(Communicator& ranks) {
+MessageCost measure_messages(Communicator& ranks, double ranks_per_core) {
   if (ranks.size() == 1) return {};
   MessageCost cost;
-  cost.per_message = seconds_per_message(ranks, 64, 64, 60);
-  cost.latency = std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - cost.per_message);
-  cost.per_byte = measure_bytes(ranks, 1, cost.per_message);
+  const double seconds = seconds_per_message(ranks, 64, 64, 60);
+  cost.latency = std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - seconds);
+  cost.per_message = seconds / ranks_per_core;
+  cost.per_byte = measure_bytes(ranks, ranks_per_core, cost.per_message);
   return cost;
 }
 
@@ -311,14 +312,15 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
     }
     pass = measure_pass(m.parts.layout);
   });
+  const auto per_core = [&](int n) { return shared_cores > 0 ? static_cast<double>(n) / busy : 1.0; };
   const int few = std::min(world.size(), std::max(2, busy));
-  on_first_ranks(world, few, [&](Communicator& together) { m.parts.message = measure_messages(together); });
+  on_first_ranks(world, few,
+                 [&](Communicator& together) { m.parts.message = measure_messages(together, per_core(few)); });
   // Many connections on shared cores make bytes dearer.
   const int most = shared_cores > 0 ? std::min(world.size(), std::ranges::max(ranks)) : few;
   if (most > few)
     on_first_ranks(world, most, [&](Communicator& together) {
-      const double per_core = static_cast<double>(most) / busy;
-      m.parts.message.per_byte = measure_bytes(together, per_core, m.parts.message.per_message);
+      m.parts.message.per_byte = measure_bytes(together, per_core(most), m.parts.message.per_message);
     });
   for (const char* name : kCodings) {
     CodecCost& c = codecs[name];

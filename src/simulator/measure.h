@@ -28,9 +28,9 @@ void wake(Communicator& world, int from);
 
 CodecCost measure_codec(const Parameters& layout, const std::string& coding);
 double measure_pass(const Parameters& layout);  // seconds per value
-// Between neighbours of a ring; the same on all ranks. Each of the few ranks has a core.
-MessageCost measure_messages(Communicator&);
-// Seconds of a core per byte, where all ranks send to all others and so many of them share a core.
+// All ranks send to all others, `ranks_per_core` of them on a core. The same result on all ranks.
+MessageCost measure_messages(Communicator&, double ranks_per_core);
+// Seconds of a core per byte, likewise.
 double measure_bytes(Communicator&, double ranks_per_core, double per_message);
 
 }  // namespace tutti::simulator

@@ -115,7 +115,7 @@ struct ServedMethod {
   double worker_before = 0, server = 0, worker_after = 0;  // passes
   bool rotates = true;
   int broadcasts = 1;  // of the weights, at the end of an epoch
-  double last = 1;     // the share of an exchange that the last one of an epoch is
+  double last = 1;     // the wait of the last exchange of an epoch, as a share of a usual one
 };
 
 Estimate served(const Parts& parts, const Cluster& c, const Workload& w, const ServedMethod& m) {
@@ -131,8 +131,9 @@ Estimate served(const Parts& parts, const Cluster& c, const Workload& w, const S
   if (c.ranks == 1) return {steps * step, 0};
   const ServedRun run = run_servers(load, parts.message, c, 1, served_exchanges(c.ranks));
   const double wait = std::max(0.0, run.seconds - every * step * c.ranks_per_core());
-  // Workers take minibatches from a queue. So at the end of an epoch most have some that are not exchanged yet, on the
-  // average half of a period; the last worker is half an exchange later than the mean. Then all ranks get the weights.
+  // Workers take minibatches from a queue. So at the end of an epoch most of them have some that are not exchanged yet,
+  // on the average half of a period: these are exchanged once more. The last worker ends half a wait after the mean.
+  // Then all ranks get the weights.
   const double rest = (every - 1) / every;
   const double more = (1 - rest) / 2 + rest * m.last;
   return {steps / every * run.seconds + more * wait + m.broadcasts * broadcast_shards(parts, c, m.servers),

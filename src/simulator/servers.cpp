@@ -19,7 +19,7 @@ double most_messages(int workers) { return std::clamp(8192.0 / workers, 16.0, 64
 // rank waits, and while it computes (src/base/nap.h, src/parallel/parameter_server/request_loop.cpp).
 constexpr double kWaitingNap = 100e-6, kComputingNap = 1000e-6;
 
-// Of messages that share a link. Parts cost events: with many workers messages travel as a whole.
+// The size of parts of messages that share a link. Every part is an event, so with many workers messages are not cut.
 double part_of(const ServerLoad& load, const Cluster& cluster) {
   const double parts = std::floor(2048.0 / (load.workers * static_cast<double>(load.shards.size())));
   if (parts < 2 || !std::isfinite(cluster.bandwidth)) return std::numeric_limits<double>::infinity();

@@ -105,8 +105,8 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, const Checkpoi
   const std::string name = epoch_name(f, state);
   const Snapshot model = snapshot(name, "model"), checkpoint = snapshot(checkpoint_name(name), "checkpoint");
   write_model(*model, parts.model, parts.network_of_files);
-  checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
   write_state(checkpoint.get(), state, parts, comm);
+  checkpoint->add("model checksum", std::int64_t{0});  // known when the model is written
   // First: a run that is killed before the state is saved trains this epoch again, and saves the same.
   const auto best = f.best ? writing_best(f.model_path, parts) : nullptr;
   write(writer, {name, best, [f, model, checkpoint, epoch = state.epoch] {

@@ -159,9 +159,9 @@ void remove_older_models(const CheckpointFiles&, std::int64_t epoch);
 void save_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&,
                      BackgroundWriter* = nullptr);
 
-// When nothing else is trained: writes the same files at once, without copies, and waits for them. `bytes`: about the
-// size of the files, for the test of free space. Returns whether they are on disk; if not, a warning has said why, and
-// save_checkpoint() can try again. Collective.
+// For the last checkpoint of a run. Writes the files of save_checkpoint() directly, without copies in memory, and waits
+// until they are on disk. `bytes`: about their size, which is compared with the free space. Returns false, after a
+// warning, if that failed; save_checkpoint() can then try again. Collective.
 bool save_last_checkpoint(const CheckpointFiles&, CheckpointState, const CheckpointParts&, Communicator&,
                           BackgroundWriter&, std::uint64_t bytes);
 

@@ -36,9 +36,10 @@ std::span<std::byte> writable_bytes(T& v) {
   return std::as_writable_bytes(std::span<T, 1>(&v, 1));
 }
 
-// Writes `path`.tmp. Entries are streamed; only their table stays in memory. Once the file is open, errors of writing
-// are thrown by finish(), so that ranks can gather entries together to the end. With Storage::memory entries are copied,
-// and finish() writes the file: it may be called by another thread, and again after it has thrown.
+// Writes `path`.tmp. Entries are streamed; only their table stays in memory. Only the constructor and finish()
+// report errors of the disk, so rank 0 can receive all entries of the other ranks even when the disk is full. With
+// Storage::memory entries are copied, and finish() writes the file: it may be called by another thread, and again after
+// it has thrown.
 class ContainerWriter {
  public:
   enum class Storage { file, memory };

@@ -53,6 +53,14 @@ class EndingTest(support.TrainerTest):
                 self.assertRegex(result.text, rf'(?m)^\[rank {rank} on \S+\] .*damaged on its way')
                 self.assertEqual(len(support.re.findall(r'(?m)^\[rank \d', result.text)), 1, str(result))
 
+    def test_memory_for_copies_of_checkpoints(self):
+        """The last checkpoint needs none, so a run of one epoch allocates none beforehand."""
+        for epochs, more, copies in ((1, '', False), (2, '', True), (1, 'checkpointEverySamples=32', True)):
+            for words in ([], ['--check']):
+                with self.subTest(epochs=epochs, more=more, words=words):
+                    result = self.run_trainer([*words, 'configFile=run.cntk', 'makeMode=false', f'Train=[SGD=[maxEpochs={epochs};{more}]]'])
+                    self.assertEqual('for the copy' in result.text or 'Memory for the copy' in result.text, copies, str(result))
+
     def saved(self):
         """The bytes of all files beside the model."""
         return {p.name: p.read_bytes() for p in (self.directory / 'models').iterdir() if p.suffix != '.lock'}
