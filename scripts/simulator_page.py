@@ -163,7 +163,7 @@ def page(head, table, rows, notes):
     text = ['# Simulated and measured', '',
             'What [trainer simulate](../simulate.md) predicts, beside runs on emulated hosts, and for clusters that are not there.', '',
             f'Machine: {where}.', '', '## Against runs', '',
-            'MLP 784-512-512-10, 512 samples per minibatch of all ranks, epochs of 24 minibatches, random data; model averaging every 6 '
+            'MLP 784-512-512-10, 512 samples per minibatch of all ranks, epochs of 24 minibatches (96 at 1 Gbit/s, 240 without a limit), random data; model averaging every 6 '
             'minibatches, block momentum every 12, EASGD every 8, a push after 256 samples of a worker. The hosts of `scripts/cluster.sh` share '
             'two cores, on links without a limit, of 1 Gbit/s and of 100 Mbit/s. Measured: the median epoch of a run, without the first.', '',
             '    sudo scripts/check_simulator.py build/trainer --rows rows.jsonl', '']
