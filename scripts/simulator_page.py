@@ -121,7 +121,7 @@ def error(row):
 
 def validation(rows):
     """Residuals: a table with a column per number of hosts and link."""
-    cases = {(r['method'], r['bits'], r['hosts'], r['link']): error(r) for r in rows}  # of several runs the last one
+    cases = {(r['method'], r['bits'], r['hosts'], r['link']): error(r) for r in rows}
     columns = sorted({(h, k) for _, _, h, k in cases}, key=lambda c: (c[0], ['none', '1gbit', '100mbit'].index(c[1])))
     errors = [abs(e) for e in cases.values()]
     text = [f'{len(errors)} cases: median error {100 * statistics.median(errors):.1f} %, largest {100 * max(errors):.1f} %; '
@@ -188,8 +188,8 @@ def many_ranks(head, table):
 
 
 def wrap(line):
-    """Text at 120 characters; tables and code stay."""
-    if len(line) <= 120 or line.startswith(('|', '    ', '```', 'measured:')):
+    """Text at 120 characters; tables, code and what was written by hand stay."""
+    if len(line) <= 120 or '\n' in line or line.startswith(('|', '    ', '```', 'measured:')):
         return line
     indent, lines, now = '  ' if line.startswith('- ') else '', [], ''
     for word in line.split(' '):
@@ -218,6 +218,7 @@ def main():
             options.table.write_text('\n'.join(lines) + '\n', encoding='utf-8')
     head, table = read_table(lines)
     rows = [json.loads(line) for line in options.rows.read_text(encoding='utf-8').splitlines()]
+    rows = list({(r['method'], r['bits'], r['hosts'], r['link']): r for r in rows}.values())  # of several runs the last one
     folder = SOURCE / 'docs/results'
     notes = written_by_hand(folder / 'simulator.md')
     if table:
