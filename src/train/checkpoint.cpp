@@ -99,6 +99,15 @@ std::string epoch_name(const CheckpointFiles& f, const CheckpointState& state) {
   return state.ended_early > 0 ? f.model_path : model_name(f.model_path, state.epoch, f.max_epochs);
 }
 
+// Once the model is finished. The state comes first: a model without a state would be taken for one whose state was
+// deleted on purpose, while a state without its model is ignored.
+void complete_epoch(const CheckpointFiles& f, std::int64_t epoch, ContainerWriter& model, ContainerWriter& state) {
+  state.finish();
+  state.commit();
+  model.commit();
+  remove_outdated(f, epoch);
+}
+
 void save_epoch(const CheckpointFiles& f, CheckpointState& state, const CheckpointParts& parts, Communicator& comm,
                 BackgroundWriter* writer) {
   if (comm.rank() != 0) return write_state(nullptr, state, parts, comm);
@@ -111,12 +120,7 @@ void save_epoch(const CheckpointFiles& f, CheckpointState& state, const Checkpoi
   const auto best = f.best ? writing_best(f.model_path, parts) : nullptr;
   write(writer, {name, best, [f, model, checkpoint, epoch = state.epoch] {
                    checkpoint->set("model checksum", std::bit_cast<std::int64_t>(model->finish()));
-                   checkpoint->finish();
-                   // The state comes first: a model without a state would be taken for one whose state was deleted on
-                   // purpose, while a state without its model is ignored.
-                   checkpoint->commit();
-                   model->commit();
-                   remove_outdated(f, epoch);
+                   complete_epoch(f, epoch, *model, *checkpoint);
                  }});
 }
 
@@ -230,10 +234,9 @@ bool save_last_checkpoint(const CheckpointFiles& f, CheckpointState state, const
     writer.submit({name, nullptr, [=, epoch = state.epoch] {
                      if (problem) std::rethrow_exception(problem);
                      if (best) best->finish(), best->commit();
-                     if (model) file->add("model checksum", std::bit_cast<std::int64_t>(model->finish()));
-                     file->finish();
-                     file->commit();  // before the model, as in save_epoch()
-                     if (model) model->commit(), remove_outdated(f, epoch);
+                     if (!model) return file->finish(), file->commit();
+                     file->add("model checksum", std::bit_cast<std::int64_t>(model->finish()));
+                     complete_epoch(f, epoch, *model, *file);
                    }});
     writer.wait();
   }

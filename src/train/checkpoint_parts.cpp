@@ -2,6 +2,7 @@
 #include "train/checkpoint_parts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "optim/sharded_optimizer.h"
 #include "parallel/local_gradients.h"
@@ -17,6 +18,16 @@ void archive_warm_start(Training& t, Archive& a) {
   constexpr const char* over = "ranks share the data";
   if (t.warm_start.epoch != WarmStart::never && a.has(over)) a(over, t.warm_start.over);
 }
+
+// Only counts.
+class SizesArchive final : public SavingByteArchive {
+ public:
+  explicit SizesArchive(std::vector<std::uint64_t>& sizes) : sizes_(sizes) {}
+  void entry(std::string_view, EntryType, std::span<std::byte> bytes) override { sizes_.push_back(bytes.size()); }
+
+ private:
+  std::vector<std::uint64_t>& sizes_;
+};
 
 }  // namespace
 
@@ -89,6 +100,20 @@ CheckpointParts parts_of(Training& t, ModelView model) {
           t.method_name,
           [&](Archive& a) { archive_warm_start(t, a), t.grad_scaler.archive(a); },
           t.network_of_files};
+}
+
+std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
+  std::vector<std::uint64_t> sizes;
+  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
+  SizesArchive count(sizes);
+  t.optimizer->archive(count);
+  if (t.average) t.average->archive(count);
+  return sizes;
+}
+
+std::uint64_t bytes_of_checkpoint(const Training& t) {
+  const auto sizes = sizes_of_checkpoint(t);
+  return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
 
 SavedStatistics::SavedStatistics(Training& t) : t_(t) {

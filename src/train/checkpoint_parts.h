@@ -14,6 +14,10 @@ void archive_average(Training&, Archive* to, bool loading);
 // Whole values, where ranks hold parts. `to`: null on ranks that do not save.
 void archive_optimizer(Training&, Archive* to, bool loading);
 CheckpointParts parts_of(Training&, ModelView);
+// Bytes of the values of model, optimizer and average that this rank holds, one by one, and their sum: about the size
+// of the files.
+std::vector<std::uint64_t> sizes_of_checkpoint(const Training&);
+std::uint64_t bytes_of_checkpoint(const Training&);
 
 // For a checkpoint within an epoch, when running statistics differ between ranks. The constructor replaces them in the
 // network by their mean over the ranks, which the model is saved with. The checkpoint also holds each rank's own

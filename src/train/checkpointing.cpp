@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <numeric>
 
 #include "base/activity.h"
 #include "base/clock.h"
@@ -60,30 +59,6 @@ WriterState writer_state(Training& t) {
   if (t.world->rank() == 0) state = {t.checkpoint_writer.failures_in_a_row(), t.checkpoint_writer.busy(patience)};
   t.world->broadcast(0, writable_bytes(state));
   return state;
-}
-
-// Only counts.
-class SizesArchive final : public SavingByteArchive {
- public:
-  explicit SizesArchive(std::vector<std::uint64_t>& sizes) : sizes_(sizes) {}
-  void entry(std::string_view, EntryType, std::span<std::byte> bytes) override { sizes_.push_back(bytes.size()); }
-
- private:
-  std::vector<std::uint64_t>& sizes_;
-};
-
-std::vector<std::uint64_t> sizes_of_checkpoint(const Training& t) {
-  std::vector<std::uint64_t> sizes;
-  for (const ModelValue& v : view_model(*t.network).values) sizes.push_back(v.values.size_bytes());
-  SizesArchive count(sizes);
-  t.optimizer->archive(count);
-  if (t.average) t.average->archive(count);
-  return sizes;
-}
-
-std::uint64_t bytes_of_checkpoint(const Training& t) {
-  const auto sizes = sizes_of_checkpoint(t);
-  return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
 
 enum class Next { trains, ends };  // what the run does after a checkpoint
