@@ -267,17 +267,17 @@ double measure_pass(const Parameters& layout) {
          static_cast<double>(n);
 }
 
-MessageCost measure_messages(Communicator& ranks, double ranks_per_core) {
+MessageCost measure_short_messages(Communicator& ranks, double ranks_per_core) {
   if (ranks.size() == 1) return {};
   MessageCost cost;
   const double seconds = seconds_per_message(ranks, 64, 64, 60);
   cost.latency = std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - seconds);
   cost.per_message = seconds / ranks_per_core;
-  cost.per_byte = measure_bytes(ranks, ranks_per_core, cost.per_message);
   return cost;
 }
 
 double measure_bytes(Communicator& ranks, double ranks_per_core, double per_message) {
+  if (ranks.size() == 1) return 0;
   const double seconds = seconds_per_message(ranks, static_cast<std::size_t>(kLargestPart), 32, 60) / ranks_per_core;
   return std::max(0.0, seconds - per_message) / kLargestPart;
 }
@@ -315,13 +315,12 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   const auto per_core = [&](int n) { return shared_cores > 0 ? static_cast<double>(n) / busy : 1.0; };
   const int few = std::min(world.size(), std::max(2, busy));
   on_first_ranks(world, few,
-                 [&](Communicator& together) { m.parts.message = measure_messages(together, per_core(few)); });
+                 [&](Communicator& together) { m.parts.message = measure_short_messages(together, per_core(few)); });
   // Many connections on shared cores make bytes dearer.
-  const int most = shared_cores > 0 ? std::min(world.size(), std::ranges::max(ranks)) : few;
-  if (most > few)
-    on_first_ranks(world, most, [&](Communicator& together) {
-      m.parts.message.per_byte = measure_bytes(together, per_core(most), m.parts.message.per_message);
-    });
+  const int most = shared_cores > 0 ? std::max(few, std::min(world.size(), std::ranges::max(ranks))) : few;
+  on_first_ranks(world, most, [&](Communicator& together) {
+    m.parts.message.per_byte = measure_bytes(together, per_core(most), m.parts.message.per_message);
+  });
   for (const char* name : kCodings) {
     CodecCost& c = codecs[name];
     m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};

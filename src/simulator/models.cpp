@@ -203,7 +203,13 @@ std::vector<Model> models(const Workload& workload) {
                  fmt::format("parallelizationMethod=EASGD;EASGD=[policy=async;period={:.0f};servers={}]",
                              workload.elastic_period, workload.elastic_servers),
                  [](const Parts& p, const Cluster& c, const Workload& w) {
-                   return served(p, c, w, {w.elastic_period, w.elastic_servers, 0, 0, 1, 1, false, 2, 1});
+                   return served(p, c, w,
+                                 {.every = w.elastic_period,
+                                  .servers = w.elastic_servers,
+                                  .server = 1,
+                                  .worker_after = 1,
+                                  .rotates = false,
+                                  .broadcasts = 2});
                  },
                  workload.elastic_servers + 1});
   all.push_back({"DataParallelASGD", "32",
@@ -211,7 +217,14 @@ std::vector<Model> models(const Workload& workload) {
                              workload.push_period, workload.push_servers),
                  [](const Parts& p, const Cluster& c, const Workload& w) {
                    const double share = w.minibatch / (c.ranks - w.push_servers);
-                   return served(p, c, w, {w.push_period / share, w.push_servers, kHeadBytes, 1, 1, 1, true, 1, .5});
+                   return served(p, c, w,
+                                 {.every = w.push_period / share,
+                                  .servers = w.push_servers,
+                                  .head = kHeadBytes,
+                                  .worker_before = 1,
+                                  .server = 1,
+                                  .worker_after = 1,
+                                  .last = .5});
                  },
                  workload.push_servers + 1});
   if (workload.group > 1)
