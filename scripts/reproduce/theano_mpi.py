@@ -235,7 +235,7 @@ def table1(bench, page):
     page.text('Published: AlexNet on ImageNet; 4 workers with batch 32 were not published. Here: LeNet on MNIST, test error of one label. *rate* is relative to '
               'that of one worker. The first *speed-up* here is measured, and cannot exceed the number of cores. *with own cores* is T1 / (T1/P + s), with s the '
               'time that the exchange adds to the same ranks without exchange. The fastest epoch after the first counts.')
-    page.text('GoogLeNet with batch 32, as published; nothing here stands for it:')
+    page.text('GoogLeNet with batch 32: the published figures. It is not trained here.')
     page.table(['workers', 'bits', 'learning rate', 'top-5 error, %', 'speed-up', 'error here, %', 'speed-up'],
                [[f'{ranks}', f'{bits}', text(rate, 3), text(error), text(gain, 1), None, None]
                 for (ranks, bits), (rate, error, gain) in T1_GOOGLENET.items()])
