@@ -1,36 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/algorithms.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cassert>
 #include <cctype>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
-#include <system_error>
+
+#include "base/cache_folder.h"
 
 namespace tutti::cuda {
 namespace {
 
 // The sizes of a run with whole minibatches: they and a last, smaller one, in training and in evaluation.
 constexpr std::ptrdiff_t sizes_with_names = 4;
-
-std::optional<std::filesystem::path> folder() {
-  if (const char* named = std::getenv("TUTTI_CACHE")) {
-    if (*named == 0) return std::nullopt;
-    return named;
-  }
-  if (const char* caches = std::getenv("XDG_CACHE_HOME"); caches && *caches)
-    return std::filesystem::path(caches) / "tutti";
-  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "tutti";
-  return std::nullopt;
-}
 
 std::string file_name(std::string device) {
   for (char& c : device)
@@ -41,7 +26,7 @@ std::string file_name(std::string device) {
 }  // namespace
 
 Algorithms::Algorithms(const std::string& device) {
-  if (const auto f = folder()) path_ = (*f / file_name(device)).string();
+  if (const auto f = cache_folder()) path_ = (*f / file_name(device)).string();
   read();
 }
 
@@ -83,16 +68,9 @@ Algorithms::Choice Algorithms::keep(const std::string& shape, const Choice& choi
   assert(shape.find(' ') == std::string::npos);
   known_[shape] = choice;
   if (path_.empty() || !choice.lasts) return choice;
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  // One short write in append mode, so lines of several ranks do not mix.
-  const int file = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) return choice;
   const std::string line =
       fmt::format("{} {} {}{}{}\n", shape, choice.algorithm, choice.math, choice.plan.empty() ? "" : " ", choice.plan);
-  const bool written = write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  close(file);
-  if (written) read();
+  if (append_to_cache(path_, line)) read();
   return known_[shape];
 }
 

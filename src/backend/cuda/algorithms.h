@@ -57,8 +57,7 @@ class Algorithms {
     std::string plan = {};  // in one word, where numbers do not say it
     bool lasts = true;      // false: measure again in the next process
   };
-  // Uses a file in the folder that TUTTI_CACHE names; without it in XDG_CACHE_HOME/tutti or ~/.cache/tutti. With an
-  // empty name, or if the folder is not writable, choices are kept in memory.
+  // Uses a file in cache_folder(). Without one, or if it is not writable, choices are kept in memory.
   explicit Algorithms(const std::string& device);
 
   // Whether choices outlive the process; otherwise its repetition may choose differently.
