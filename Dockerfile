@@ -12,7 +12,7 @@ RUN /tutti/scripts/package_deb.sh
 
 FROM ${BASE}
 COPY --from=build /tutti/build/tutti_*.deb /tmp/
-RUN apt-get update && apt-get install -y --no-install-recommends /tmp/tutti_*.deb openssh-client \
+RUN apt-get update && apt-get install -y --no-install-recommends /tmp/tutti_*.deb libopenblas0-serial openssh-client \
     && rm -rf /tmp/tutti_*.deb /var/lib/apt/lists/* && useradd --create-home trainer
 # Open MPI refuses to run as root, and files of a mounted folder should not belong to root.
 USER trainer

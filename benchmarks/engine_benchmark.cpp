@@ -3,17 +3,17 @@
 // included, and the plain oneDNN products of the same shapes. Run with --benchmark_enable_random_interleaving=true
 // --benchmark_repetitions=15 and compare the medians of GFLOPs; the ratio is printed by `step_to_gemm`.
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
 #include <dnnl.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../tests/graph/graph_builder.h"
+#include "backend/cpu/products.h"
 #include "momentum_sink.h"
 #include "tutti/network.h"
 
@@ -198,22 +198,10 @@ void product_rates(benchmark::State& state) {
 }
 BENCHMARK(product_rates)->Unit(benchmark::kMillisecond)->Iterations(40);
 
-// cblas_sgemm of a library of the system; null where it is not installed.
-using CblasSgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
-                            const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
-CblasSgemm cblas_of(const char* library) {
-  for (const char* name : {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"}) setenv(name, "1", 0);
-  void* const opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  return opened ? reinterpret_cast<CblasSgemm>(dlsym(opened, "cblas_sgemm")) : nullptr;
-}
-
-// The three products of a layer of `inputs` by `outputs` at `rows` samples: GFLOP/s of the backend and, in turn with
-// it, of dnnl_sgemm and of OpenBLAS and BLIS where they are installed (libopenblas0-serial, libblis4-serial).
-// OPENBLAS_CORETYPE=Zen and BLIS_ARCH_TYPE=zen3 limit these two to AVX2, as ONEDNN_MAX_CPU_ISA=AVX2 does the others.
+// The three products of a layer of `inputs` by `outputs` at `rows` samples: GFLOP/s of every library of this machine,
+// in turn (libopenblas0-serial has OpenBLAS). ONEDNN_MAX_CPU_ISA=AVX2 limits all of them.
 void float32_rates(benchmark::State& state) {
-  static const std::pair<const char*, CblasSgemm> libraries[] = {{"openblas", cblas_of("libopenblas.so.0")},
-                                                                 {"blis", cblas_of("libblis.so.4")}};
-  const auto backend = make_backend("cpu");
+  cpu::Products products;
   const auto rows = static_cast<std::size_t>(state.range(0)), in = static_cast<std::size_t>(state.range(1)),
              out = static_cast<std::size_t>(state.range(2));
   FloatBuffer x(rows * in), y(rows * out), w(in * out);
@@ -224,39 +212,28 @@ void float32_rates(benchmark::State& state) {
     Gemm g;
     const float *a, *b;
     float* c;
-    std::vector<double> ours, theirs, of_library[std::size(libraries)] = {};
+    std::map<ProductLibrary, std::vector<double>> rates = {};
   };
   Role roles[] = {
-      {"forward", {.m = rows, .n = out, .k = in, .lda = in, .ldb = out, .ldc = out}, x.data(), w.data(), y.data(), {}, {}},
-      {"data", {.transpose_b = true, .m = rows, .n = in, .k = out, .lda = out, .ldb = out, .ldc = in}, y.data(), w.data(), x.data(), {}, {}},
-      {"weight", {.transpose_a = true, .m = in, .n = out, .k = rows, .lda = in, .ldb = out, .ldc = out}, x.data(), y.data(), w.data(), {}, {}}};
+      {"forward", {.m = rows, .n = out, .k = in, .lda = in, .ldb = out, .ldc = out}, x.data(), w.data(), y.data()},
+      {"data",
+       {.transpose_b = true, .m = rows, .n = in, .k = out, .lda = out, .ldb = out, .ldc = in},
+       y.data(),
+       w.data(),
+       x.data()},
+      {"weight",
+       {.transpose_a = true, .m = in, .n = out, .k = rows, .lda = in, .ldb = out, .ldc = out},
+       x.data(),
+       y.data(),
+       w.data()}};
   const double work = 2e-9 * static_cast<double>(rows * in * out);
   for (auto _ : state)
-    for (Role& r : roles) {
-      const Gemm& g = r.g;
-      const auto size = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
-      r.ours.push_back(work / seconds([&] { backend->gemm(g, r.a, r.b, r.c); }));
-      r.theirs.push_back(work / seconds([&] {
-                           dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', size(g.m), size(g.n),
-                                      size(g.k), 1, r.a, size(g.lda), r.b, size(g.ldb), 0, r.c, size(g.ldc));
-                         }));
-      for (std::size_t l = 0; l < std::size(libraries); ++l) {
-        constexpr int row_major = 101, plain = 111, transposed = 112;
-        const auto count = [](std::size_t n) { return static_cast<int>(n); };
-        if (const CblasSgemm sgemm = libraries[l].second)
-          r.of_library[l].push_back(work / seconds([&] {
-                                      sgemm(row_major, g.transpose_a ? transposed : plain,
-                                            g.transpose_b ? transposed : plain, count(g.m), count(g.n), count(g.k), 1,
-                                            r.a, count(g.lda), r.b, count(g.ldb), 0, r.c, count(g.ldc));
-                                    }));
-      }
-    }
-  for (Role& r : roles) {
-    const std::string name = r.name;
-    state.counters[name] = median(r.ours), state.counters[name + "_dnnl_sgemm"] = median(r.theirs);
-    for (std::size_t l = 0; l < std::size(libraries); ++l)
-      if (!r.of_library[l].empty()) state.counters[name + "_" + libraries[l].first] = median(r.of_library[l]);
-  }
+    for (Role& r : roles)
+      for (const ProductLibrary l : all_product_libraries)
+        if (has_library(l)) r.rates[l].push_back(work / seconds([&] { products.run(l, r.g, r.a, r.b, r.c); }));
+  for (Role& r : roles)
+    for (auto& [library, rates] : r.rates)
+      state.counters[std::string(r.name) + ' ' + std::string(name_of(library))] = median(rates);
 }
 BENCHMARK(float32_rates)
     ->Args({256, 784, 2048})

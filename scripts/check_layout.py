@@ -46,7 +46,7 @@ BELOW = {
 CONTRACT = {
     'error': 'base', 'log': 'base', 'shape': 'base', 'parameters': 'base', 'archive': 'base', 'work_queue': 'base', 'placement': 'base', 'config': 'config',
     'communicator': 'comm', 'shared_memory': 'comm', 'codec': 'codec', 'graph': 'graph', 'builder': 'brainscript', 'reader': 'reader',
-    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'device': 'backend', 'tensor_ops': 'backend', 'loss_ops': 'backend', 'class_loss': 'backend', 'image_ops': 'backend', 'graph_capture': 'backend', 'recurrent': 'backend', 'exchange_stats': 'collective', 'gradient_exchange': 'parallel', 'weight_exchange': 'parallel', 'parallel_method': 'parallel',
+    'optimizer': 'optim', 'network': 'graph', 'gradient_check': 'graph', 'backend': 'backend', 'device': 'backend', 'tensor_ops': 'backend', 'kernel_choices': 'backend', 'loss_ops': 'backend', 'class_loss': 'backend', 'image_ops': 'backend', 'graph_capture': 'backend', 'recurrent': 'backend', 'exchange_stats': 'collective', 'gradient_exchange': 'parallel', 'weight_exchange': 'parallel', 'parallel_method': 'parallel',
 }
 # A network eats what a reader delivers, and several ranks compute a layer of it; servers of weights update them, and ranks divide an optimizer's
 # state; placements are those of a network's layers: the contracts that are shared between peers.

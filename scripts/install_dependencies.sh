@@ -9,6 +9,7 @@ packages=(
   g++ meson ninja-build pkg-config python3          # the build
   openmpi-bin libopenmpi-dev                        # processes and transport
   libdnnl-dev                                       # oneDNN: matrix products on the CPU
+  libopenblas0-serial                               # OpenBLAS, which is loaded where it is faster
   libcli11-dev libfmt-dev libyaml-cpp-dev           # command line, text, YAML and JSON documents
   libjpeg-dev libpng-dev libzip-dev libexpat1-dev   # images, archives of them, mean images
   libhwloc-dev libxxhash-dev zlib1g-dev             # topology, checksums, gzip data

@@ -71,6 +71,7 @@ Section: science
 Priority: optional
 Installed-Size: $(du -sk "$root/usr" | cut -f1)
 Depends: $depends, openmpi-bin
+Recommends: libopenblas0-serial
 Description: trains neural networks on many workers at once
  One program, trainer, that is started by mpiexec. A config file in the language
  of CNTK describes the network, the data and how the ranks work together.

@@ -47,6 +47,7 @@ struct NetworkOptions {
   std::vector<std::string> evaluations;
   std::string device = "cpu";
   ComputeType compute_type = ComputeType::float32;
+  std::shared_ptr<const KernelChoices> kernels = nullptr;  // of make_backend
   bool regularize_normalization = true;  // false: exclude scale and bias of batch normalisation from L1 and L2
   double label_smoothing = 0;            // of CrossEntropyWithSoftmax, while a minibatch is trained
   bool winograd = true;       // 3 x 3 convolutions may use Winograd, with fewer multiplications and coarser rounding

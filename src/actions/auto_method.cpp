@@ -11,10 +11,8 @@
 
 #include "actions/method_trials.h"
 #include "base/launcher.h"
-#include "cntk/model.h"
 #include "parallel/hybrid/cost.h"
 #include "train/checkpoint.h"
-#include "train/container.h"
 #include "train/rank_agreement.h"
 #include "train/rank_state.h"
 #include "train/sgd_options.h"
@@ -62,15 +60,7 @@ MethodChoice recorded(const AutoTraining& t, const config::Record& command, Comm
       t.sgd.has_own("modelPath") ? t.options.model_path : command.string("modelPath", std::string());
   MethodChoice choice;
   if (model.empty() || !(command.boolean("makeMode", true) || launcher::has_begun(model))) return choice;
-  std::vector<std::string> said_when_it_resumes;
-  const auto point = find_resume_point(model, t.options.max_epochs, world, said_when_it_resumes);
-  if (!point || point->checkpoint.empty()) return choice;
-  on_rank_0(world, [&] {
-    if (cntk::is_model(point->model)) return;
-    const ContainerReader reader(point->checkpoint, "checkpoint");
-    LoadingArchive a(reader, "state/");
-    choice.archive(a);
-  });
+  peek_state(model, t.options.max_epochs, world, [&](Archive& a) { choice.archive(a); });
   broadcast_text(world, choice.method);
   world.broadcast(0, writable_bytes(choice.samples_per_second));
   world.broadcast(0, writable_bytes(choice.ranks));

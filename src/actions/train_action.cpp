@@ -8,6 +8,7 @@
 
 #include "actions/cpu.h"
 #include "actions/evaluation_network.h"
+#include "actions/kernel_choices.h"
 #include "actions/placed_training.h"
 #include "actions/training_settings.h"
 #include "base/launcher.h"
@@ -32,7 +33,7 @@ struct TrainOptions {
   bool make_mode = true;
   std::int64_t trace_level = 0;
   ComputeType compute_type = ComputeType::float32;
-  std::string loss_scale = "auto";
+  std::string loss_scale = "auto", kernel_choices = kTimedKernels;
   bool cuda_graphs = true;
   void describe(config::Fields&);
 };
@@ -44,6 +45,9 @@ void TrainOptions::describe(config::Fields& f) {
   describe_compute_type(f, compute_type);
   f("cudaGraphs", cuda_graphs,
     "replay steps of the same shape as a CUDA graph; false launches every kernel separately");
+  f("kernelChoices", kernel_choices,
+    "which library computes a large matrix product on the CPU: auto times them once, none goes by shape; or a "
+    "checkpoint or text file to take choices from");
   f("lossScale", loss_scale, "with computeType = float16: factor on gradients during backward; auto adapts it");
   if (!GradScaler::parse(loss_scale))
     f.problem("lossScale", fmt::format("lossScale cannot be '{}'", loss_scale),
@@ -118,6 +122,7 @@ void make_network(const ActionContext& context, const TrainOptions& of_action, T
   NetworkOptions options;
   options.criterion = t.sgd.train_criterion_node;
   options.device = context.device;
+  options.kernels = t.kernels.used;
   if (supports(options.device, of_action.compute_type)) options.compute_type = of_action.compute_type;
   options.repeat_steps = of_action.cuda_graphs;
   options.label_smoothing = t.sgd.label_smoothing;
@@ -272,9 +277,10 @@ void plan_memory(const ActionContext& context, Training& t) {
       threads_for(6.0 * static_cast<double>(weights) * static_cast<double>(share), context.command, context.device);
   try {
     t.network->plan_training(share);
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     const auto sgd = context.command.block("SGD");
-    context.problem(place_of(sgd, "minibatchSize"), e.what(),
+    const bool too_large = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+    context.problem(place_of(sgd, "minibatchSize"), too_large ? "this process cannot allocate more memory" : e.what(),
                     fmt::format("this rank computes up to {} samples at once: lower minibatchSize, or "
                                 "split minibatches with numSubminibatches or maxSamplesInRAM",
                                 share));
@@ -374,6 +380,15 @@ void make_settings(const ActionContext& context, const TrainOptions& options, Tr
   make_grad_scaler(context, options, t);
 }
 
+// How the ranks exchange, and what computes on each. Returns whether all of them can. Collective.
+bool plan_steps(const ActionContext& context, const TrainOptions& options, Training& t) {
+  make_exchange(context, t);
+  if (!all_agree(*t.world, t.parallel != nullptr)) return false;
+  choose_kernels(context, options.kernel_choices, options.compute_type,
+                 largest_share(t.sgd, t.parallel->method.data.share.ranks), t);
+  return true;
+}
+
 std::optional<Action> make_train(const ActionContext& context, TrainOptions options) {
   const auto training = std::make_shared<Training>();
   Training& t = *training;
@@ -416,8 +431,7 @@ std::optional<Action> make_train(const ActionContext& context, TrainOptions opti
   t.run_optimizer->make = [&t] { return make_placed_optimizer(t); };
   t.optimizer = t.run_optimizer->make();
   if (memory_is_only_planned()) t.optimizer->bind(t.network->parameters());  // its state counts, too
-  make_exchange(context, t);
-  if (!t.parallel) return std::nullopt;
+  if (!plan_steps(context, options, t)) return std::nullopt;
   make_report(context, t);
   action.settings = t.settings;
   action.run = [training] {

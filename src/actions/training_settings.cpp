@@ -137,6 +137,7 @@ std::string settings_text(const Training& t) {
       "  model      {}\n  network    {}\n  optimizer  {}\n  schedule   {}\n  exchange   {}\n  threads    {}",
       t.model_path, t.network->describe(), t.optimizer->describe(), schedule_text(t), exchange_text(t), t.threads);
   if (!t.choice.method.empty()) text += fmt::format("\n  auto       {}, {}", t.choice.method, t.choice.reason);
+  if (!t.kernels.summary.empty()) text += "\n  products   " + t.kernels.summary;
   if (t.average) text += fmt::format("\n  average    of the weights, decay {:g}", t.sgd.weight_average);
   if (const std::uint64_t copy = memory_is_only_planned() ? checkpoint_memory(t) : 0; copy > 0)
     text += fmt::format("\n  checkpoint {} more of memory, on rank 0, for the copy that is written in the background",

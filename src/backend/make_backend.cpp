@@ -29,10 +29,12 @@ int gpu(std::string_view device) {
 bool supports(const std::string& device, ComputeType type) {
   if (gpu(device) >= 0) return true;
   return device == "cpu" &&
-         (type == ComputeType::float32 || (type == ComputeType::bfloat16 && cpu::bfloat16_kernels() && widest_set() == InstructionSet::avx512));
+         (type == ComputeType::float32 ||
+          (type == ComputeType::bfloat16 && cpu::bfloat16_kernels() && widest_set() == InstructionSet::avx512));
 }
 
-std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType type) {
+std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType type,
+                                      std::shared_ptr<const KernelChoices> choices) {
   if (const int index = gpu(device); index >= 0) {
     const CudaDevices devices = cuda_devices();
     if (devices.count == 0) throw Error(fmt::format("starting GPU {}: {}", index, devices.problem));
@@ -42,7 +44,7 @@ std::unique_ptr<Backend> make_backend(const std::string& device, ComputeType typ
     throw Error(type == ComputeType::bfloat16
                     ? "this processor cannot compute in bfloat16, which needs AVX-512 with BF16"
                     : "the CPU computes in float32 and bfloat16 only");
-  if (device == "cpu") return std::make_unique<cpu::CpuBackend>(type);
+  if (device == "cpu") return std::make_unique<cpu::CpuBackend>(type, std::move(choices));
   throw Error(fmt::format("there is no device '{}'; there are: cpu, cuda:0 and so on", device));
 }
 

@@ -20,7 +20,7 @@ const std::vector<std::string> inherited_keys = [] {
   std::istringstream words(
       "configFile currentDirectory action modelPath minibatchSize epochSize SGD reader cvReader "
       "BrainScriptNetworkBuilder SimpleNetworkBuilder outputPath outputNodeNames evalNodeNames truncated lossScale "
-      "cudaGraphs maxEpochs randomize");
+      "cudaGraphs kernelChoices maxEpochs randomize");
   return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
 }();
 

@@ -24,7 +24,7 @@ Network::Impl::Impl(graph::Graph g, const NetworkOptions& o) : graph(std::move(g
   infer();
   for (const auto index : order)
     if (is_parameter(graph.nodes[index])) graph::check_initializer(graph.nodes[index]);
-  backend = make_backend(options.device, options.compute_type);
+  backend = make_backend(options.device, options.compute_type, options.kernels);
   slice_of.assign(graph.nodes.size(), none), store_of.assign(graph.nodes.size(), none);
   if (criterion) {
     label_smoothing = graph::smooth_labels(graph, *criterion, options.label_smoothing);

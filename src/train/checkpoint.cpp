@@ -200,6 +200,7 @@ void CheckpointState::archive(Archive& a) {
   if (a.loading() ? a.has(whole) : samples_per_epoch > 0) a(whole, samples_per_epoch);
   best.archive(a);
   choice.archive(a);
+  if (a.loading() ? a.has(kKernelEntry) : !kernels.empty()) a(kKernelEntry, kernels);
   if (a.loading() ? a.has(kEndedEarly) : ended_early != 0) a(kEndedEarly, ended_early);
 }
 
@@ -249,6 +250,17 @@ void save_best_model(const std::string& model_path, const CheckpointParts& parts
 
 void load_model(const ResumePoint& point, ModelView& m, Communicator& comm) {
   load_values(point.model, m, &comm, point.model_kind(), true);
+}
+
+void peek_state(const std::string& model_path, std::int64_t max_epochs, Communicator& comm, const Visit& visit) {
+  std::vector<std::string> said_when_it_resumes;
+  const auto point = find_resume_point(model_path, max_epochs, comm, said_when_it_resumes);
+  if (!point || point->checkpoint.empty() || has_cntk_state(*point, comm)) return;
+  on_rank_0(comm, [&] {
+    const ContainerReader reader(point->checkpoint, "checkpoint");
+    LoadingArchive a(reader, "state/");
+    visit(a);
+  });
 }
 
 CheckpointState load_state(const ResumePoint& point, const Visit& optimizer, Communicator& comm) {

@@ -14,6 +14,7 @@
 #include "train/adjust.h"
 #include "train/background_writer.h"
 #include "train/best_model.h"
+#include "train/kernel_record.h"
 #include "train/method_choice.h"
 #include "train/model_file.h"
 #include "train/rank_state.h"
@@ -58,6 +59,7 @@ struct CheckpointState : Progress {
   BestModel best;
   MethodChoice choice;
   std::int64_t samples_per_epoch = 0;  // 0 = unknown, as in older files
+  std::string kernels;                 // KernelRecord::lines
   std::int64_t ended_early = 0;        // maxEpochs, if the training has ended before that epoch
 
   void archive(Archive&);
@@ -92,6 +94,10 @@ std::optional<ResumePoint> find_resume_point(const std::string& model_path, std:
 // Collective; only rank 0 reads files and gets the warnings.
 std::optional<ResumePoint> find_resume_point(const std::string& model_path, std::int64_t max_epochs, Communicator&,
                                              std::vector<std::string>& warnings);
+
+// Visits the state that a training would resume from on rank 0, before the training is made; not if there is none, or
+// if CNTK wrote it. Collective.
+void peek_state(const std::string& model_path, std::int64_t max_epochs, Communicator&, const Visit&);
 
 // The state after `epoch` epochs, if it is usable. Collective, likewise.
 std::optional<ResumePoint> find_epoch(const std::string& model_path, std::int64_t epoch, std::int64_t max_epochs,

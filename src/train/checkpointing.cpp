@@ -28,8 +28,16 @@ namespace {
 
 CheckpointState state_of(const Training& t) {
   const EpochSettings settings = current_settings(t);
-  return {t.progress, settings.minibatch, settings.learning_rate, t.report->interval_metrics(), t.adjust, t.rate_factor,
-          t.best,     t.choice,           t.samples_per_epoch};
+  return {t.progress,
+          settings.minibatch,
+          settings.learning_rate,
+          t.report->interval_metrics(),
+          t.adjust,
+          t.rate_factor,
+          t.best,
+          t.choice,
+          t.samples_per_epoch,
+          t.kernels.lines};
 }
 
 constexpr int kMostFailures = 3;  // checkpoints in a row that may fail

@@ -20,6 +20,7 @@
 #include "train/checkpoint.h"
 #include "train/epoch_warnings.h"
 #include "train/grad_scaler.h"
+#include "train/kernel_record.h"
 #include "train/method_choice.h"
 #include "train/metrics/metrics.h"
 #include "train/report.h"
@@ -77,6 +78,7 @@ struct Training {
   AdjustState adjust;
   BestModel best;
   MethodChoice choice;  // of parallelizationMethod = auto
+  KernelRecord kernels;
   ConstantPredictor constant_predictor;
   bool exchange_judged = false;  // the warning about a slow exchange was printed
   GradScaler grad_scaler;

@@ -10,9 +10,8 @@
 
 #include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/images.h"
-#include "backend/cpu/matmul.h"
-#include "backend/cpu/packed_matmul.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/products.h"
 #include "backend/recurrent_steps.h"
 #include "base/memory.h"
 #include "tutti/error.h"
@@ -31,12 +30,12 @@ const Kernels& best_kernels() {
   return *of_widest_set([]<InstructionSet set>() { return &kernels<set>(); });
 }
 
-CpuBackend::CpuBackend(ComputeType type) : CpuBackend(best_kernels(), type) {}
-CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type)
+CpuBackend::CpuBackend(ComputeType type, std::shared_ptr<const KernelChoices> choices)
+    : CpuBackend(best_kernels(), type, std::move(choices)) {}
+CpuBackend::CpuBackend(const Kernels& kernels, ComputeType type, std::shared_ptr<const KernelChoices> choices)
     : kernels_(kernels),
       compute_type_(type),
-      matmul_(with_errors("starting its CPU engine", [] { return std::make_unique<Matmul>(); })),
-      packed_(make_packed_matmul()),
+      products_(std::make_unique<Products>(std::move(choices))),
       bfloat16_(type == ComputeType::bfloat16 ? std::make_unique<Bfloat16Matmul>(*bfloat16_kernels()) : nullptr),
       images_(std::make_unique<CpuImages>(kernels, type)) {}
 CpuBackend::~CpuBackend() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_backend.h -- the CPU backend: products by oneDNN, everything else by the vector kernels of kernels.h.
+// cpu_backend.h -- the CPU backend: products by oneDNN and other libraries, everything else by the vector kernels of kernels.h.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 namespace tutti::cpu {
 
 class Bfloat16Matmul;  // bfloat16_matmul.h
-class Matmul;          // oneDNN; matmul.cpp
 class CpuImages;       // images.h
-class PackedMatmul;    // packed_matmul.h
+class Products;        // products.h
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(ComputeType = ComputeType::float32);
+  explicit CpuBackend(ComputeType = ComputeType::float32, std::shared_ptr<const KernelChoices> = nullptr);
   // With the kernels of one instruction set, to compare sets.
-  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32);
+  explicit CpuBackend(const Kernels& kernels, ComputeType = ComputeType::float32,
+                      std::shared_ptr<const KernelChoices> = nullptr);
   ~CpuBackend() override;
 
   std::string name() const override;
@@ -80,8 +80,7 @@ class CpuBackend final : public Backend {
  private:
   const Kernels& kernels_;
   const ComputeType compute_type_;
-  std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<PackedMatmul> packed_;      // null: oneDNN is faster here
+  std::unique_ptr<Products> products_;        // in float32
   std::unique_ptr<Bfloat16Matmul> bfloat16_;  // null: products in float32
   std::unique_ptr<CpuImages> images_;
 };

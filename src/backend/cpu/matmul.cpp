@@ -5,7 +5,7 @@
 #include "backend/cpu/bfloat16_matmul.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn_versions.h"
-#include "backend/cpu/packed_matmul.h"
+#include "backend/cpu/products.h"
 
 namespace tutti::cpu {
 namespace {
@@ -51,8 +51,7 @@ void Matmul::run(const Gemm& g, const float* a, const float* b, float* c) {
 void CpuBackend::gemm(const Gemm& g, const float* a, const float* b, float* c) {
   if (g.m == 0 || g.n == 0) return;
   if (bfloat16_ && Bfloat16Matmul::pays(g)) return bfloat16_->run(g, a, b, c);
-  if (packed_ && PackedMatmul::pays(g)) return packed_->run(g, a, b, c);
-  matmul_->run(g, a, b, c);
+  products_->run(g, a, b, c);
 }
 
 }  // namespace tutti::cpu

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.h -- GEMM by oneDNN. Its two routines are chosen by shape alone, so that all runs give the same bits; figures
-// are in docs/notes/engine.md.
+// matmul.h -- GEMM by oneDNN. Its two routines are chosen by shape alone; figures are in docs/notes/engine.md.
 #pragma once
 
 #include <map>

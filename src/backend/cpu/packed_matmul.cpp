@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "backend/cpu/parallel.h"
-#include "base/instruction_set.h"
 
 namespace tutti::cpu {
 namespace {
@@ -78,11 +77,6 @@ void PackedMatmul::run(const Gemm& g, const float* a, const float* b, float* c) 
         }
       });
     }
-}
-
-std::unique_ptr<PackedMatmul> make_packed_matmul() {
-  const PackedKernels* kernels = packed_kernels();
-  return kernels && widest_set() == InstructionSet::avx2 ? std::make_unique<PackedMatmul>(*kernels) : nullptr;
 }
 
 }  // namespace tutti::cpu

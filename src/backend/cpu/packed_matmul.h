@@ -6,7 +6,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "backend/cpu/packed_kernels.h"
@@ -18,7 +17,7 @@ namespace tutti::cpu {
 class PackedMatmul {
  public:
   explicit PackedMatmul(const PackedKernels& kernels) : kernels_(kernels) {}
-  // Whether the product is faster than by oneDNN. The rule depends only on the shape, so that runs agree.
+  // Whether the product is faster than by oneDNN on a processor without AVX-512. Depends only on the shape.
   static bool pays(const Gemm&);
   void run(const Gemm&, const float* a, const float* b, float* c);
 
@@ -46,8 +45,5 @@ class PackedMatmul {
   FloatBuffer left_, right_;
   std::map<std::pair<const float*, bool>, Kept> kept_;  // by address, and whether transposed
 };
-
-// Null where oneDNN's products are the fastest.
-std::unique_ptr<PackedMatmul> make_packed_matmul();
 
 }  // namespace tutti::cpu
