@@ -16,7 +16,7 @@ std::size_t padded(std::size_t n) { return (n + columns - 1) / columns * columns
 
 bool PackedMatmul::pays(const Gemm& g) {
   // A weight gradient, or a chunk of one.
-  if (g.transpose_a) return g.n >= 128 && g.k >= 64 && (g.m < 768 || g.n < 512);
+  if (g.transpose_a) return g.n >= 128 && g.k >= 8 && (g.m < 768 || g.n < 512);
   return g.m >= 8 && g.n >= 128 && g.k >= 128 && g.n * g.k >= (std::size_t{1} << 19);
 }
 
