@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """cntk.py -- what CNTK's pages show of its parallel methods: 1-bit SGD and block momentum (near-linear speed-up at equal accuracy), and
 asynchronous against synchronous SGD with a slow worker. Theirs are figures of 2,600 hours of speech and CIFAR-10; ours MNIST, ATIS, CIFAR-10."""
+import dataclasses
+
 import svg
 from common import speed_up, text
 from page import Page
@@ -10,6 +12,25 @@ BLOCK = 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWo
 METHODS = {'32 bits': 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]', '1 bit': 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]',
            'block momentum': BLOCK}
 ALONE = 'parallelizationMethod=none'
+WARM = ('1 bit', 'block momentum')  # methods that begin after some epochs of one rank, as CNTK's users do
+
+
+def settings_of(method, settings, block, warm):
+    start = f'parallelizationStartEpoch={warm + 1};' if method in WARM else ''
+    return f'ParallelTrain=[{start}{settings.format(block=block)}]'
+
+
+def rates(base, ranks, method, warm, high, last):
+    """A schedule: `high` epochs at the full rate, then at `last` of it. Block momentum has that of one rank times their number, after it began."""
+    factor = ranks if method == 'block momentum' else 1
+    warm = warm if method in WARM else 0
+    parts = [(base, warm), (base * factor, high - warm)]
+    return ''.join(f'{rate:g}*{epochs}:' for rate, epochs in parts if epochs > 0) + f'{base * factor * last:g}'
+
+
+def without_warm_up(run, method, warm):
+    """Its speeds are those of the method."""
+    return dataclasses.replace(run, first=warm) if run and method in WARM else run
 
 
 def speed_and_error(bench, page, title, counts, link, train, name, what):
@@ -45,33 +66,38 @@ def speed_and_error(bench, page, title, counts, link, train, name, what):
 
 def mnist(bench, page):
     size, epochs = bench.pick((20000, 3), (60000, 6))
-    link = '1gbit'
+    link, warm = '1gbit', 1
 
     def train(hosts, ranks, method, settings, own):
-        rate = .4 * (ranks if 'Block' in settings else 1)
-        low = max(epochs // 3, 1)
+        schedule = rates(.4, ranks, method, warm, epochs - max(epochs // 3, 1), .25)
         minibatch = 256 // (ranks if own else 1)
-        sgd = (f'minibatchSize={minibatch};epochSize={size // (ranks if own else 1)};maxEpochs={min(3, epochs) if own else epochs};learningRatesPerMB={rate:g}*{epochs - low}:{rate / 4:g};'
-               f'numMBsToShowResult=0;ParallelTrain=[{settings.format(block=640)}]')
-        return bench.run(f'mnist {ranks} {method}', 'samples/mnist/mnist.cntk', f'Train=[SGD=[{sgd}]]', 'Hidden=512', 'Layers=3', f'DataDir={bench.dataset("mnist")}',
-                         'parallelTrain=true', hosts=hosts, ranks=ranks, command='Train' if own else 'Train:Test', estimate=12)
+        sgd = (f'minibatchSize={minibatch};epochSize={size // (ranks if own else 1)};maxEpochs={min(3, epochs) if own else epochs};learningRatesPerMB={schedule};'
+               f'numMBsToShowResult=0;{settings_of(method, settings, 640, warm)}')
+        run = bench.run(f'mnist {ranks} {method}', 'samples/mnist/mnist.cntk', f'Train=[SGD=[{sgd}]]', 'Hidden=512', 'Layers=3', f'DataDir={bench.dataset("mnist")}',
+                        'parallelTrain=true', hosts=hosts, ranks=ranks, command='Train' if own else 'Train:Test', estimate=12)
+        return without_warm_up(run, method, warm)
     found, alone = speed_and_error(bench, page, 'MNIST: 1 bit and block momentum', (2, 4), link, train, 'mnist', '784-3x512-10 on MNIST')
     page.text(f'Minibatches of 256 of all hosts, {epochs} epochs of {size:,} images, links of 1 Gbit/s; blocks of 640 samples of each host, with its learning rate times the '
-              'number of hosts. ' + compare(found, alone))
+              f'number of hosts. {warm_text(warm)} ' + compare(found, alone))
 
 
 def atis(bench, page):
-    size, epochs = bench.pick((24000, 3), (36000, 8))
+    (size, epochs), warm = bench.pick((24000, 3), (36000, 8)), bench.pick(1, 2)
 
     def train(hosts, ranks, method, settings, own):
         minibatch = 512 // (ranks if own else 1)
-        rate = .005 * (ranks if 'Block' in settings else 1)
+        schedule = rates(.005, ranks, method, warm, max(epochs // 2, 1), .5)
         sgd = (f'minibatchSize={minibatch};epochSize={size // (ranks if own else 1)};maxEpochs={min(3, epochs) if own else epochs};numMBsToShowResult=0;firstMBsToShowResult=0;'
-               f'learningRatesPerSample={rate:g}*{max(epochs // 2, 1)}:{rate / 2:g};ParallelTrain=[{settings.format(block=2560)}]')
-        return bench.run(f'atis {ranks} {method}', 'samples/atis/atis.cntk', f'Train=[SGD=[{sgd}]]', f'DataDir={bench.dataset("atis")}', 'parallelTrain=true', hosts=hosts,
-                         ranks=ranks, command='Train' if own else 'Train:Test', estimate=15)
+               f'learningRatesPerSample={schedule};{settings_of(method, settings, 2560, warm)}')
+        run = bench.run(f'atis {ranks} {method}', 'samples/atis/atis.cntk', f'Train=[SGD=[{sgd}]]', f'DataDir={bench.dataset("atis")}', 'parallelTrain=true', hosts=hosts,
+                        ranks=ranks, command='Train' if own else 'Train:Test', estimate=15)
+        return without_warm_up(run, method, warm)
     found, alone = speed_and_error(bench, page, 'ATIS: 1 bit and block momentum', bench.pick((2,), (2, 4)), '1gbit', train, 'atis', 'LSTM-300 on ATIS')
-    page.text(f'Slot labels of words, FSAdaGrad, minibatches of 512 words of all hosts, {epochs} epochs of {size:,} words, links of 1 Gbit/s. ' + compare(found, alone))
+    page.text(f'Slot labels of words, FSAdaGrad, minibatches of 512 words of all hosts, {epochs} epochs of {size:,} words, links of 1 Gbit/s. {warm_text(warm)} ' + compare(found, alone))
+
+
+def warm_text(warm):
+    return f'1 bit and block momentum begin after {"two epochs" if warm == 2 else "an epoch"} of one rank (`parallelizationStartEpoch = {warm + 1}`).'
 
 
 def compare(found, alone):

@@ -61,17 +61,18 @@ class Epoch:
 
 @dataclasses.dataclass
 class Run:
-    """What a run of the trainer left. All speeds leave the first epoch out, where there are more: it warms up."""
+    """What a run of the trainer left. All speeds leave the first epochs out, where there are more: they warm up."""
     name: str
     ranks: int
     wall: float            # seconds from start to end of the program
     log: pathlib.Path
     epochs: list
     test: dict             # name -> value of the test action, error rates as fractions
+    first: int = 1         # epochs that speeds leave out
 
     @property
     def counted(self):
-        return self.epochs[1:] or self.epochs
+        return self.epochs[self.first:] or self.epochs
 
     def fastest(self):
         """The same run as if its fastest epoch or interval after the first were all: what other programs disturb least."""
