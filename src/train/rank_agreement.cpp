@@ -18,7 +18,7 @@ namespace {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;  // "SGD.ParallelTrain.transport", its value
 
-Settings parse(std::string_view text) {
+Settings settings_in(std::string_view text) {
   constexpr std::string_view opens = " = [", is = " = ";
   Settings all;
   std::vector<std::size_t> lengths;  // of `path`, outside of each open block
@@ -63,7 +63,7 @@ std::string find_difference(Communicator& comm, const std::string& settings) {
     broadcast_text(comm, text, r);
     return text;
   };
-  const Settings first = parse(text_of(0)), of_other = parse(text_of(rank));
+  const Settings first = settings_in(text_of(0)), of_other = settings_in(text_of(rank));
   for (const auto& [key, value] : first)
     if (const std::string* const theirs = find(of_other, key); !theirs || *theirs != value)
       return describe(key, &value, theirs, comm.world_rank(rank));
