@@ -29,14 +29,14 @@ struct ProductKind {
   bool transpose_a = false, transpose_b = false;
   std::size_t samples = 0, n = 0, k = 0;  // k = 0 with a transposed left operand
   static ProductKind of(const Gemm&);
-  // One word, "NT:256:2048:784", and back; nullopt if it is none.
+  // One word, "NT:256:2048:784", and back; nullopt if the text is no kind.
   std::string text() const;
   static std::optional<ProductKind> parse(std::string_view);
   auto operator<=>(const ProductKind&) const = default;
 };
 using KernelChoices = std::map<ProductKind, ProductLibrary>;
 
-// Large enough that the choice matters: half a millisecond of a core.
+// Large enough that the choice matters: at least 50 million operations (a multiply-add is two).
 bool is_large(const Gemm&);
 
 // Processor, instruction set, the versions of the libraries and the number of threads: choices are for these. On one
@@ -49,8 +49,8 @@ struct RepeatedProduct {
   Gemm product;
   std::size_t times = 1;
 };
-// The library that wins by at least 5 %, else by_shape, for each kind; in the number of threads that OpenMP would use.
-// Takes some tenths of a second at most.
+// For each kind the fastest library if it is at least 5 % faster than by_shape, else by_shape; with as many threads as
+// OpenMP would use. Takes some tenths of a second at most.
 KernelChoices time_products(std::span<const RepeatedProduct>);
 
 }  // namespace tutti

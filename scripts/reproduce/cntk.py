@@ -77,7 +77,7 @@ def mnist(bench, page):
                         'parallelTrain=true', hosts=hosts, ranks=ranks, command='Train' if own else 'Train:Test', estimate=12)
         return without_warm_up(run, method, warm)
     found, alone = speed_and_error(bench, page, 'MNIST: 1 bit and block momentum', (2, 4), link, train, 'mnist', '784-3x512-10 on MNIST')
-    page.text(f'Minibatches of 256 of all hosts, {epochs} epochs of {size:,} images, links of 1 Gbit/s; blocks of 640 samples of each host, with its learning rate times the '
+    page.text(f'Minibatches of 256 of all hosts, {epochs} epochs of {size:,} images, links of 1 Gbit/s; blocks of 640 samples of each host, with its learning rate, in block momentum, times the '
               f'number of hosts. {warm_text(warm)} ' + compare(found, alone))
 
 
@@ -93,7 +93,7 @@ def atis(bench, page):
                         ranks=ranks, command='Train' if own else 'Train:Test', estimate=15)
         return without_warm_up(run, method, warm)
     found, alone = speed_and_error(bench, page, 'ATIS: 1 bit and block momentum', bench.pick((2,), (2, 4)), '1gbit', train, 'atis', 'LSTM-300 on ATIS')
-    page.text(f'Slot labels of words, FSAdaGrad, minibatches of 512 words of all hosts, {epochs} epochs of {size:,} words, links of 1 Gbit/s. {warm_text(warm)} ' + compare(found, alone))
+    page.text(f'Slot labels of words, FSAdaGrad, minibatches of 512 words in total, {epochs} epochs of {size:,} words, links of 1 Gbit/s; blocks of 2,560 words of each host. {warm_text(warm)} ' + compare(found, alone))
 
 
 def warm_text(warm):
@@ -156,7 +156,7 @@ def slow(bench, page):
 
 def reproduce(bench):
     page = Page(bench, 'CNTK', 'CNTK\'s pages show near-linear speed-up of 1-bit SGD and of block momentum on 2,600 hours of speech at equal word accuracy, block momentum on up to '
-                '64 GPUs, and asynchronous against synchronous SGD on CIFAR-10 with a slow worker. All are figures, without numbers.')
+                '64 GPUs, and asynchronous against synchronous SGD on CIFAR-10 with a slow worker. All are plots without values.')
     page.difference('Processor cores instead of GPUs, 2 to 4 emulated hosts that share them; MNIST and ATIS instead of speech, which is not public.',
                     '*speed-up* is measured, and cannot exceed the number of cores. *with own cores* is T1 / (T1/P + s), with s the time that the exchange adds to the '
                     'same ranks without exchange, and T1 the time of one rank. The fastest epoch after the first counts.')

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_folder.h -- the folder of what was measured once and is kept for later runs. Its files can be deleted at any
-// time.
+// cache_folder.h -- the folder for measurements that are kept between runs. Its files can be deleted at any time.
 #pragma once
 
 #include <filesystem>

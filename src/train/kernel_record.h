@@ -15,6 +15,6 @@ struct KernelRecord {
   std::string lines;    // the choices of all processors of the run: kind, library, what product_libraries() says
   std::string summary;  // for the log; empty without large products
 };
-constexpr const char* kKernelEntry = "kernel choices";  // of the state of a checkpoint
+constexpr const char* kKernelEntry = "kernel choices";  // the name of the entry in a checkpoint
 
 }  // namespace tutti

@@ -15,7 +15,7 @@ class OpenBlas {
   // Null if the system has none.
   static OpenBlas* load();
   const std::string& version() const { return version_; }  // "0.3.21 for SkylakeX"
-  // Divides the columns among the OpenMP threads.
+  // Divides the columns among the OpenMP threads; a serial build computes one call at a time, on one thread.
   void run(const Gemm&, const float* a, const float* b, float* c);
 
  private:

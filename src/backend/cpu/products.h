@@ -24,7 +24,7 @@ class Products {
 
   const std::shared_ptr<const KernelChoices> choices_;  // may be null
   std::unique_ptr<Matmul> onednn_;
-  std::unique_ptr<PackedMatmul> packed_;  // null: this processor has not the instructions
+  std::unique_ptr<PackedMatmul> packed_;  // null: this processor lacks AVX2
   const bool packs_by_shape_;             // false: oneDNN is faster here in general
 };
 
