@@ -43,7 +43,7 @@ ALLOWED = [
     (r'.*', r'lossScale', 'a key of the config'),
     (r'.*', r'"[^"]*(owed|epoch tally|interval tally|sums under way)[^"]*"', 'the name of an archived value: older checkpoints have it'),
     (r'include/tutti/archive\.h|src/train/rank_state\.cpp', r'owed', 'the name of an archived value'),
-    (r'src/actions/train_action\.cpp', r'"route"', 'the spelling of earlier versions'),
+    (r'src/actions/training_exchange\.cpp', r'"route"', 'the spelling of earlier versions'),
     (r'src/brainscript/library_recurrent\.cpp', r'pieces', 'a name in the BrainScript library: names of nodes decide seeds'),
     (r"src/parallel/(options|local_sgd/asa_options)\.cpp|tests/parallel/options_test\.cpp|docs/methods/(README|asa)\.md", r"\"(stripes|route)\"|`route`|route=|sharded \| stripes|nccl \| stripes", 'spellings of earlier versions that are still read'),
 ]

@@ -133,8 +133,12 @@ class RankChoices {
       const KernelChoices timed = time_products(rest);
       source_ = fmt::format("timed in {:.2f} s", seconds_since(start));
       const std::string lines = lines_of(timed, made_for_);
-      if (folder ? append_to_cache(*folder / kCacheFile, lines) : !(timed_here += lines).empty()) take(own(kept()));
-      take(timed);
+      if (folder)
+        append_to_cache(*folder / kCacheFile, lines);
+      else
+        timed_here += lines;
+      take(own(kept()));
+      take(timed);  // what could not be written
     } catch (const std::exception& e) {
       source_ = fmt::format("the others cannot be timed: {}", e.what());
     }
@@ -157,7 +161,7 @@ std::string lines_of_file(const std::string& path, Communicator& world) {
     else {
       const ContainerReader reader(path, "checkpoint");
       LoadingArchive a(reader, "state/");
-      if (a.has(kKernelEntry)) a(kKernelEntry, lines);
+      archive_kernels(a, lines);
     }
     if (choices_in(lines, [](const std::string&) { return true; }).empty())
       throw Error(fmt::format("'{}' holds no choices of kernels", path));
@@ -169,9 +173,7 @@ std::string lines_of_file(const std::string& path, Communicator& world) {
 std::string lines_of_checkpoint(const Training& t) {
   std::string lines;
   if (t.make_mode && !t.model_path.empty())
-    peek_state(t.model_path, t.sgd.max_epochs, *t.world, [&](Archive& a) {
-      if (a.has(kKernelEntry)) a(kKernelEntry, lines);
-    });
+    peek_state(t.model_path, t.sgd.max_epochs, *t.world, [&](Archive& a) { archive_kernels(a, lines); });
   broadcast_text(*t.world, lines);
   return lines;
 }
@@ -206,7 +208,8 @@ std::string complete_everywhere(RankChoices& mine, Communicator& world) {
 }
 
 // Takes what a file says. Returns where from, for the log. Collective.
-std::string take_from_file(const ActionContext& context, const std::string& wanted, const Training& t, RankChoices& mine) {
+std::string take_from_file(const ActionContext& context, const std::string& wanted, const Training& t,
+                           RankChoices& mine) {
   const std::string lines = lines_of_file(wanted, *t.world);
   KernelChoices found = mine.own(lines);
   if (found.empty()) {

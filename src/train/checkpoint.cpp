@@ -200,7 +200,7 @@ void CheckpointState::archive(Archive& a) {
   if (a.loading() ? a.has(whole) : samples_per_epoch > 0) a(whole, samples_per_epoch);
   best.archive(a);
   choice.archive(a);
-  if (a.loading() ? a.has(kKernelEntry) : !kernels.empty()) a(kKernelEntry, kernels);
+  archive_kernels(a, kernels);
   if (a.loading() ? a.has(kEndedEarly) : ended_early != 0) a(kEndedEarly, ended_early);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "tutti/archive.h"
 #include "tutti/kernel_choices.h"
 
 namespace tutti {
@@ -15,6 +16,11 @@ struct KernelRecord {
   std::string lines;    // the choices of all processors of the run: kind, library, what product_libraries() says
   std::string summary;  // for the log; empty without large products
 };
-constexpr const char* kKernelEntry = "kernel choices";  // the name of the entry in a checkpoint
+
+// `lines` in the state of a checkpoint; older ones have none.
+inline void archive_kernels(Archive& a, std::string& lines) {
+  constexpr const char* name = "kernel choices";
+  if (a.loading() ? a.has(name) : !lines.empty()) a(name, lines);
+}
 
 }  // namespace tutti

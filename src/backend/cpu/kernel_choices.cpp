@@ -86,6 +86,7 @@ class Timing {
     std::vector<Seconds> libraries;
     for (const ProductLibrary l : all_product_libraries)
       if (l != rule && has_library(l)) libraries.emplace_back(l, std::numeric_limits<double>::max());
+    // A part may go by another rule than the whole.
     const auto run = [&](ProductLibrary l) {
       return round(l == ProductLibrary::by_shape ? rule : l, g, std::min<std::size_t>(p.times, 4));
     };

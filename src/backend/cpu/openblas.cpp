@@ -29,7 +29,8 @@ OpenBlas::OpenBlas(void* library) {
 
 OpenBlas* OpenBlas::load() {
   static const std::unique_ptr<OpenBlas> loaded = []() -> std::unique_ptr<OpenBlas> {
-    // Read by the library when it is loaded: no threads of its own, and the instruction set that all kernels follow.
+    // OpenBLAS reads these when it is loaded. It must not start threads, and must keep to the instruction set of the
+    // other kernels.
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
 #if defined(__x86_64__)
     if (widest_set() == InstructionSet::avx2 && __builtin_cpu_supports("avx512f"))
