@@ -33,7 +33,7 @@ def without_warm_up(run, method, warm):
     return dataclasses.replace(run, first=warm) if run and method in WARM else run
 
 
-def speed_and_error(bench, page, title, counts, link, train, name, what):
+def speed_and_error(bench, page, title, counts, link, warm, train, name, what):
     """Runs each method on each number of hosts; `train(hosts, ranks, method, own)` returns a Run, with `own` of each rank for itself."""
     found, free = {}, {}
     with bench.hosts(max(counts), link) as hosts:
@@ -41,7 +41,7 @@ def speed_and_error(bench, page, title, counts, link, train, name, what):
         for ranks in counts:
             free[ranks] = train(hosts, ranks, 'no exchange', ALONE, True)
             for method, settings in METHODS.items():
-                found[method, ranks] = train(hosts, ranks, method, settings, False)
+                found[method, ranks] = without_warm_up(train(hosts, ranks, method, settings, False), method, warm)
     page.section(title)
     one = speed_up(alone, alone)
     rows = [['one rank', '1', text(one), text(one), text(alone and alone.error()), None]]
@@ -73,10 +73,9 @@ def mnist(bench, page):
         minibatch = 256 // (ranks if own else 1)
         sgd = (f'minibatchSize={minibatch};epochSize={size // (ranks if own else 1)};maxEpochs={min(3, epochs) if own else epochs};learningRatesPerMB={schedule};'
                f'numMBsToShowResult=0;{settings_of(method, settings, 640, warm)}')
-        run = bench.run(f'mnist {ranks} {method}', 'samples/mnist/mnist.cntk', f'Train=[SGD=[{sgd}]]', 'Hidden=512', 'Layers=3', f'DataDir={bench.dataset("mnist")}',
-                        'parallelTrain=true', hosts=hosts, ranks=ranks, command='Train' if own else 'Train:Test', estimate=12)
-        return without_warm_up(run, method, warm)
-    found, alone = speed_and_error(bench, page, 'MNIST: 1 bit and block momentum', (2, 4), link, train, 'mnist', '784-3x512-10 on MNIST')
+        return bench.run(f'mnist {ranks} {method}', 'samples/mnist/mnist.cntk', f'Train=[SGD=[{sgd}]]', 'Hidden=512', 'Layers=3', f'DataDir={bench.dataset("mnist")}',
+                         'parallelTrain=true', hosts=hosts, ranks=ranks, command='Train' if own else 'Train:Test', estimate=12)
+    found, alone = speed_and_error(bench, page, 'MNIST: 1 bit and block momentum', (2, 4), link, warm, train, 'mnist', '784-3x512-10 on MNIST')
     page.text(f'Minibatches of 256 of all hosts, {epochs} epochs of {size:,} images, links of 1 Gbit/s; blocks of 640 samples of each host, with its learning rate, in block momentum, times the '
               f'number of hosts. {warm_text(warm)} ' + compare(found, alone))
 
@@ -89,10 +88,9 @@ def atis(bench, page):
         schedule = rates(.005, ranks, method, warm, max(epochs // 2, 1), .5)
         sgd = (f'minibatchSize={minibatch};epochSize={size // (ranks if own else 1)};maxEpochs={min(3, epochs) if own else epochs};numMBsToShowResult=0;firstMBsToShowResult=0;'
                f'learningRatesPerSample={schedule};{settings_of(method, settings, 2560, warm)}')
-        run = bench.run(f'atis {ranks} {method}', 'samples/atis/atis.cntk', f'Train=[SGD=[{sgd}]]', f'DataDir={bench.dataset("atis")}', 'parallelTrain=true', hosts=hosts,
-                        ranks=ranks, command='Train' if own else 'Train:Test', estimate=15)
-        return without_warm_up(run, method, warm)
-    found, alone = speed_and_error(bench, page, 'ATIS: 1 bit and block momentum', bench.pick((2,), (2, 4)), '1gbit', train, 'atis', 'LSTM-300 on ATIS')
+        return bench.run(f'atis {ranks} {method}', 'samples/atis/atis.cntk', f'Train=[SGD=[{sgd}]]', f'DataDir={bench.dataset("atis")}', 'parallelTrain=true', hosts=hosts,
+                         ranks=ranks, command='Train' if own else 'Train:Test', estimate=15)
+    found, alone = speed_and_error(bench, page, 'ATIS: 1 bit and block momentum', bench.pick((2,), (2, 4)), '1gbit', warm, train, 'atis', 'LSTM-300 on ATIS')
     page.text(f'Slot labels of words, FSAdaGrad, minibatches of 512 words in total, {epochs} epochs of {size:,} words, links of 1 Gbit/s; blocks of 2,560 words of each host. {warm_text(warm)} ' + compare(found, alone))
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import unittest.mock
 
 import support
 
@@ -36,9 +37,9 @@ class KernelChoicesTest(support.TrainerTest):
         super().setUp()
         self.write('run.cntk', NETWORK)
         self.cache = self.directory / 'cache'
-        before = os.environ.get('TUTTI_CACHE')
-        os.environ['TUTTI_CACHE'] = str(self.cache)
-        self.addCleanup(lambda: os.environ.pop('TUTTI_CACHE') if before is None else os.environ.update(TUTTI_CACHE=before))
+        changed = unittest.mock.patch.dict(os.environ, TUTTI_CACHE=str(self.cache))
+        changed.start()
+        self.addCleanup(changed.stop)
 
     def train(self, *words, ranks=None, **options):
         return self.run_trainer(['configFile=run.cntk', *words], ranks, **options)
