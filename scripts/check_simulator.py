@@ -10,6 +10,7 @@ scripts/simulator_page.py reads. It writes nowhere else than to that file and to
 """
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))  # that all hosts of cluster.sh share
 MINIBATCH = 512
 MOST_STEPS, FEWEST_STEPS = 240, 24  # of an epoch
+WARM_UP, MEASURED = 6, 4  # seconds; the windows of eight hosts' connections grow for five at 100 Mbit/s
 IN_EVERY_STEP = ('DataParallelSGD', 'DataParallelSGD, late', 'ASA')  # methods to which the length of an epoch does not matter
 CONFIG = f'''
 command = Train
@@ -95,45 +97,47 @@ def epochs_of(steps, *settings):
     return f'Train=[SGD=[{";".join((f"epochSize={steps * MINIBATCH}", *settings))}]]'
 
 
-def simulate(trainer, folder, name, hosts, link):
-    """Rows of the table, by (ranks, method, bits). Its parts are measured on emulated hosts, so that messages cost what they do in the runs."""
-    table = folder / 'simulate.jsonl'
-    with Cluster(max(hosts), name) as cluster:
-        at = Path('/run/tutti-cluster') / cluster.name
-        done = subprocess.run([trainer, 'simulate', '--hostfile', at / 'hostfile', '--agent', at / 'agent', '--ranks', ','.join(map(str, hosts)), '--links', link,
-                               '--shared-cores', str(min(CORES, max(hosts))), '--json', table, 'configFile=net.cntk', epochs_of(steps_of(link))], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+def simulate(trainer, folder, cluster, link):
+    """Rows of the table. Its parts are measured on the same hosts right before the runs, so that steps and messages cost what they do there."""
+    table, at = folder / 'simulate.jsonl', Path('/run/tutti-cluster') / cluster.name
+    table.unlink(missing_ok=True)
+    cluster.call('rate', 'none')
+    done = subprocess.run([trainer, 'simulate', '--hostfile', at / 'hostfile', '--agent', at / 'agent', '--ranks', str(cluster.hosts), '--links', link,
+                           '--shared-cores', str(min(CORES, cluster.hosts)), '--json', table, 'configFile=net.cntk', epochs_of(steps_of(link))], cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
     print('\n'.join(line for line in done.stdout.splitlines()[:3]), flush=True)
-    rows = [json.loads(line) for line in table.read_text(encoding='utf-8').splitlines()]
-    return {(r['ranks'], r['method'], r['bits']): r for r in rows}
+    return [json.loads(line) for line in table.read_text(encoding='utf-8').splitlines()]
 
 
 def measure(trainer, folder, cluster, row):
-    """Samples per second of the median epoch without the first one."""
+    """Samples per second of the median epoch of those that begin after the warm-up."""
     steps = steps_of(row['link'])
     seconds = steps * MINIBATCH / row['measures']['samples_per_second']
     if seconds > 3 and row['method'] in IN_EVERY_STEP:
-        steps = 8
-    epochs = 2 if seconds > 3 else max(3, min(9, 1 + round(1.2 / seconds)))
+        seconds, steps = seconds / 3, steps // 3
+    epochs = math.ceil(WARM_UP / seconds) + max(2, math.ceil(MEASURED / seconds))
     words = [*cluster.mpiexec, '-n', str(cluster.hosts), trainer, 'configFile=net.cntk',
              epochs_of(steps, f'maxEpochs={epochs}', f'ParallelTrain=[{row["settings"]}]')]
     done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=120)
     times = [float(t) for t in re.findall(r'epochTime=([\d.]+)s', done.stdout + done.stderr)]
-    if done.returncode != 0 or len(times) < 2:
+    if done.returncode != 0 or len(times) != epochs:
         sys.exit(f'{" ".join(map(str, words))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}')
-    return steps * MINIBATCH / statistics.median(times[1:])
+    begins = [sum(times[:i]) for i in range(epochs)]
+    warm = [t for t, begin in zip(times, begins) if begin >= WARM_UP] or times[-1:]
+    return steps * MINIBATCH / statistics.median(warm)
 
 
 def check(trainer, folder, options):
-    predicted = {link: simulate(trainer, folder, options.name, options.hosts, link) for link in options.links}
     results = []
     for hosts in options.hosts:
         with Cluster(hosts, options.name) as cluster:
             for link in options.links:
+                rows = simulate(trainer, folder, cluster, link)
                 cluster.call('rate', link)
-                for (ranks, method, bits), row in predicted[link].items():
-                    if ranks != hosts or options.only not in f'{method} {bits}':
+                for row in rows:
+                    method, bits = row['method'], row['bits']
+                    if row['ranks'] != hosts or options.only not in f'{method} {bits}':
                         continue
                     simulated = row['measures']['samples_per_second']
                     measured = measure(trainer, folder, cluster, row)
