@@ -30,7 +30,10 @@ inline void by_lanes(std::size_t n, F f) {
 // Lanes beyond the end count for nothing.
 [[gnu::always_inline]] inline v16 only(v16 v, std::size_t count) { return count < lanes ? first_lanes(v, count) : v; }
 
-inline v16 magnitude(v16 x) { return floats(bits(x) & 0x7fffffff); }
+template <class Vector>
+[[gnu::always_inline]] inline Vector magnitude(Vector x) {
+  return floats(bits(x) & 0x7fffffff);
+}
 
 // The lanes folded in halves: the same order for every instruction set.
 [[gnu::always_inline]] inline float add_lanes(v16 v) {
@@ -49,22 +52,29 @@ inline float max_lanes(v16 v) {
   return m;
 }
 
-// e^x by splitting off powers of two; 0 below the smallest normal number, infinity above 2^127.5; NaN stays NaN.
-[[gnu::always_inline]] inline v16 exponential(v16 x) {
-  constexpr float low = -87.3365f, high = 88.3762f, magic = 12582912.0f;
-  const v16 clamped = select(x < low, low, select(x > high, high, x));
-  const v16 n = (clamped * 1.44269504088896341f + magic) - magic;
-  const v16 r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-  v16 p = splat(1.9875691500e-4f);
+// e^x by splitting off powers of two, for x from `least_exponent` to `most_exponent`; NaN stays NaN.
+constexpr float least_exponent = -87.3365f, most_exponent = 88.3762f;
+template <class Vector>
+[[gnu::always_inline]] inline Vector exponential_within(Vector x) {
+  constexpr float magic = 12582912.0f;  // the last bits of a sum with it are those of the nearest whole number
+  const Vector sum = x * 1.44269504088896341f + magic;
+  const Vector n = sum - magic;
+  const Vector r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  Vector p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  const v16 whole = select(n == n, n, v16());
-  const v16 y = p * floats((to_ints(whole) + 127) << 23);
-  return select(x != x, x, select(x < low, v16(), select(x > high, __builtin_inff(), y)));
+  return p * floats((bits(sum) << 23) + 0x3f800000);
+}
+
+// 0 below the smallest normal number, infinity above 2^127.5.
+[[gnu::always_inline]] inline v16 exponential(v16 x) {
+  const i16 low = x < least_exponent, high = x > most_exponent;
+  const v16 y = exponential_within(select(low, least_exponent, select(high, most_exponent, x)));
+  return select(low, v16(), select(high, __builtin_inff(), y));
 }
 
 // log x for x > 0; elsewhere the caller decides.
@@ -96,22 +106,28 @@ inline float max_lanes(v16 v) {
   return select(x == __builtin_inff(), x, r);
 }
 
-[[gnu::always_inline]] inline v16 sigmoid(v16 x) {
-  const v16 e = exponential(-magnitude(x));
-  const v16 s = 1.0f / (1.0f + e);
+template <class Vector>
+[[gnu::always_inline]] inline Vector sigmoid(Vector x) {
+  const Vector a = -magnitude(x);
+  const auto low = a < least_exponent;
+  const Vector e = select(low, Vector(), exponential_within(select(low, least_exponent, a)));
+  const Vector s = 1.0f / (1.0f + e);
   return select(x < 0.0f, e * s, s);
 }
 
-[[gnu::always_inline]] inline v16 tangent_h(v16 x) {
-  const v16 a = magnitude(x);
-  const v16 z = x * x;
-  v16 p = splat(-5.70498872745e-3f);
+template <class Vector>
+[[gnu::always_inline]] inline Vector tangent_h(Vector x) {
+  constexpr float one_from = 40;  // tanh of half of it is 1 in float32, and so it is of more
+  const Vector a = magnitude(x);
+  const Vector z = x * x;
+  Vector p = -5.70498872745e-3f;
   p = p * z + 2.06390887954e-2f;
   p = p * z + -5.37397155531e-2f;
   p = p * z + 1.33314422036e-1f;
   p = p * z + -3.33332819422e-1f;
-  const v16 small = p * z * x + x;
-  const v16 large = 1.0f - 2.0f / (exponential(a + a) + 1.0f);
+  const Vector small = p * z * x + x;
+  const Vector twice = a + a;
+  const Vector large = 1.0f - 2.0f / (exponential_within(select(twice > one_from, one_from, twice)) + 1.0f);
   return select(a < 0.625f, small, select(x < 0.0f, -large, large));
 }
 

@@ -21,109 +21,132 @@ constexpr std::size_t parts = lanes * sizeof(float) / native_bytes;
 typedef float NativeFloats __attribute__((vector_size(native_bytes)));
 typedef std::int32_t NativeInts __attribute__((vector_size(native_bytes)));
 
-struct v16 {
-  NativeFloats part[parts];
-  [[gnu::always_inline]] v16() : part{} {}
+template <std::size_t n>
+struct Ints;
+
+// n native vectors. Operators are friends so that a number may stand in the place of a vector.
+template <std::size_t n>
+struct Floats {
+  static constexpr std::size_t lanes = n * native_bytes / sizeof(float);
+
+  NativeFloats part[n];
+  [[gnu::always_inline]] Floats() : part{} {}
   // In all lanes.
-  [[gnu::always_inline]] v16(float a) {
+  [[gnu::always_inline]] Floats(float a) {
     for (NativeFloats& p : part) p = a - NativeFloats{};  // exact, also for -0
   }
-};
-// Also the result of a comparison: all bits of a lane are set or none.
-struct i16 {
-  NativeInts part[parts];
-  [[gnu::always_inline]] i16() : part{} {}
-  [[gnu::always_inline]] i16(std::int32_t a) {
-    for (NativeInts& p : part) p = NativeInts{} + a;
+
+  template <class F>
+  [[gnu::always_inline]] static Floats by_part(F f) {
+    Floats result;
+    for (std::size_t k = 0; k < n; ++k) result.part[k] = f(k);
+    return result;
+  }
+
+  [[gnu::always_inline]] friend Floats operator+(Floats a, Floats b) {
+    return by_part([&](std::size_t k) { return a.part[k] + b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Floats operator-(Floats a, Floats b) {
+    return by_part([&](std::size_t k) { return a.part[k] - b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Floats operator*(Floats a, Floats b) {
+    return by_part([&](std::size_t k) { return a.part[k] * b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Floats operator/(Floats a, Floats b) {
+    return by_part([&](std::size_t k) { return a.part[k] / b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Floats operator-(Floats a) {
+    return by_part([&](std::size_t k) { return -a.part[k]; });
+  }
+  [[gnu::always_inline]] friend Floats& operator+=(Floats& a, Floats b) { return a = a + b; }
+
+  [[gnu::always_inline]] friend Ints<n> operator<(Floats a, Floats b) {
+    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] < b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints<n> operator<=(Floats a, Floats b) {
+    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] <= b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints<n> operator>(Floats a, Floats b) { return b < a; }
+  [[gnu::always_inline]] friend Ints<n> operator>=(Floats a, Floats b) { return b <= a; }
+  [[gnu::always_inline]] friend Ints<n> operator==(Floats a, Floats b) {
+    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] == b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints<n> operator!=(Floats a, Floats b) {
+    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] != b.part[k]; });
+  }
+
+  [[gnu::always_inline]] friend Ints<n> bits(Floats v) {
+    return Ints<n>::by_part([&](std::size_t k) { return reinterpret_cast<NativeInts>(v.part[k]); });
   }
 };
 
-template <class To, class F>
-[[gnu::always_inline]] inline To by_part(F f) {
-  To result;
-  for (std::size_t k = 0; k < parts; ++k) result.part[k] = f(k);
-  return result;
-}
+// Also the result of a comparison: all bits of a lane are set or none.
+template <std::size_t n>
+struct Ints {
+  NativeInts part[n];
+  [[gnu::always_inline]] Ints() : part{} {}
+  [[gnu::always_inline]] Ints(std::int32_t a) {
+    for (NativeInts& p : part) p = NativeInts{} + a;
+  }
 
-[[gnu::always_inline]] inline v16 operator+(v16 a, v16 b) {
-  return by_part<v16>([&](std::size_t k) { return a.part[k] + b.part[k]; });
-}
-[[gnu::always_inline]] inline v16 operator-(v16 a, v16 b) {
-  return by_part<v16>([&](std::size_t k) { return a.part[k] - b.part[k]; });
-}
-[[gnu::always_inline]] inline v16 operator*(v16 a, v16 b) {
-  return by_part<v16>([&](std::size_t k) { return a.part[k] * b.part[k]; });
-}
-[[gnu::always_inline]] inline v16 operator/(v16 a, v16 b) {
-  return by_part<v16>([&](std::size_t k) { return a.part[k] / b.part[k]; });
-}
-[[gnu::always_inline]] inline v16 operator-(v16 a) {
-  return by_part<v16>([&](std::size_t k) { return -a.part[k]; });
-}
-[[gnu::always_inline]] inline v16& operator+=(v16& a, v16 b) { return a = a + b; }
+  template <class F>
+  [[gnu::always_inline]] static Ints by_part(F f) {
+    Ints result;
+    for (std::size_t k = 0; k < n; ++k) result.part[k] = f(k);
+    return result;
+  }
 
-[[gnu::always_inline]] inline i16 operator<(v16 a, v16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] < b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator<=(v16 a, v16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] <= b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator>(v16 a, v16 b) { return b < a; }
-[[gnu::always_inline]] inline i16 operator>=(v16 a, v16 b) { return b <= a; }
-[[gnu::always_inline]] inline i16 operator==(v16 a, v16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] == b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator!=(v16 a, v16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] != b.part[k]; });
-}
+  [[gnu::always_inline]] friend Ints operator+(Ints a, Ints b) {
+    return by_part([&](std::size_t k) { return a.part[k] + b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints operator-(Ints a, Ints b) {
+    return by_part([&](std::size_t k) { return a.part[k] - b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints operator&(Ints a, Ints b) {
+    return by_part([&](std::size_t k) { return a.part[k] & b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints operator|(Ints a, Ints b) {
+    return by_part([&](std::size_t k) { return a.part[k] | b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints operator<<(Ints a, int count) {
+    return by_part([&](std::size_t k) { return a.part[k] << count; });
+  }
+  [[gnu::always_inline]] friend Ints operator>>(Ints a, int count) {
+    return by_part([&](std::size_t k) { return a.part[k] >> count; });
+  }
 
-[[gnu::always_inline]] inline i16 operator+(i16 a, i16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] + b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator-(i16 a, i16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] - b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator&(i16 a, i16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] & b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator|(i16 a, i16 b) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] | b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 operator<<(i16 a, int n) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] << n; });
-}
-[[gnu::always_inline]] inline i16 operator>>(i16 a, int n) {
-  return by_part<i16>([&](std::size_t k) { return a.part[k] >> n; });
-}
+  // a where the mask is set, b elsewhere.
+  [[gnu::always_inline]] friend Floats<n> select(Ints mask, Floats<n> a, Floats<n> b) {
+    return Floats<n>::by_part([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
+  }
+  [[gnu::always_inline]] friend Ints select(Ints mask, Ints a, Ints b) {
+    return by_part([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
+  }
 
-// a where the mask is set, b elsewhere.
-[[gnu::always_inline]] inline v16 select(i16 mask, v16 a, v16 b) {
-  return by_part<v16>([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
-}
-[[gnu::always_inline]] inline i16 select(i16 mask, i16 a, i16 b) {
-  return by_part<i16>([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
-}
+  [[gnu::always_inline]] friend Floats<n> floats(Ints v) {
+    return Floats<n>::by_part([&](std::size_t k) { return reinterpret_cast<NativeFloats>(v.part[k]); });
+  }
+  [[gnu::always_inline]] friend Floats<n> to_floats(Ints v) {
+    return Floats<n>::by_part([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeFloats); });
+  }
+};
 
-[[gnu::always_inline]] inline i16 bits(v16 v) {
-  return by_part<i16>([&](std::size_t k) { return reinterpret_cast<NativeInts>(v.part[k]); });
-}
-[[gnu::always_inline]] inline v16 floats(i16 v) {
-  return by_part<v16>([&](std::size_t k) { return reinterpret_cast<NativeFloats>(v.part[k]); });
-}
-// Values of whole numbers.
-[[gnu::always_inline]] inline i16 to_ints(v16 v) {
-  return by_part<i16>([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeInts); });
-}
-[[gnu::always_inline]] inline v16 to_floats(i16 v) {
-  return by_part<v16>([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeFloats); });
-}
+using v16 = Floats<parts>;
+using i16 = Ints<parts>;
+// What fits into a register: where much is computed with each value, such vectors need no more registers than there are.
+using Native = Floats<1>;
 
-[[gnu::always_inline]] inline v16 load(const float* x) {
-  v16 v;
+template <class Vector>
+[[gnu::always_inline]] inline Vector load_as(const float* x) {
+  Vector v;
   __builtin_memcpy(v.part, x, sizeof v.part);
   return v;
 }
-[[gnu::always_inline]] inline void store(float* y, v16 v) { __builtin_memcpy(y, v.part, sizeof v.part); }
+[[gnu::always_inline]] inline v16 load(const float* x) { return load_as<v16>(x); }
+template <std::size_t n>
+[[gnu::always_inline]] inline void store(float* y, Floats<n> v) {
+  __builtin_memcpy(y, v.part, sizeof v.part);
+}
 inline v16 splat(float a) { return v16() + a; }
 
 // All bits of the first n lanes.
@@ -131,7 +154,7 @@ inline v16 splat(float a) { return v16() + a; }
   constexpr std::int32_t numbers[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   i16 number;
   __builtin_memcpy(number.part, numbers, sizeof numbers);
-  return by_part<i16>([&](std::size_t k) { return number.part[k] < NativeInts{} + static_cast<std::int32_t>(n); });
+  return i16::by_part([&](std::size_t k) { return number.part[k] < NativeInts{} + static_cast<std::int32_t>(n); });
 }
 
 // From and to the first n places, fewer than all; the other lanes of what is loaded are zeros. Masked, not copied lane
@@ -143,7 +166,7 @@ inline v16 splat(float a) { return v16() + a; }
   return v;
 #elif defined(__AVX2__)
   const i16 mask = lanes_below(n);
-  return by_part<v16>([&](std::size_t k) {
+  return v16::by_part([&](std::size_t k) {
     return (NativeFloats)_mm256_maskload_ps(x + k * (lanes / parts), (__m256i)mask.part[k]);
   });
 #else
