@@ -9,7 +9,8 @@ evaluated after each epoch; the first evaluation that reaches the target stops t
   scripts/time_to_accuracy.py --minutes 6 ...               begins no run after six minutes; the same command goes on later
 
 Hosts are those of scripts/cluster.sh, with a core and a rank each, so it needs root. Finished runs are lines of the file --runs and are not
-repeated, unless the settings of their method have changed. --data holds the folders mnist, atis and cifar10 (scripts/get_mnist.sh and the like).
+repeated, unless the settings of their method have changed. Where the time ends before the last epoch, other seeds are not tried. --data holds
+the folders mnist, atis and cifar10 (scripts/get_mnist.sh and the like).
 """
 import argparse
 import contextlib
@@ -42,8 +43,10 @@ class Network:
     rates: list       # learning rates per sample, (rate, epochs), for one rank
     epochs: int       # after so many a run has missed its target
     block: int        # samples of each rank between two exchanges of block momentum
+    push: int         # samples of a worker between two exchanges with the servers
     rate_key: str = 'learningRatesPerMB'  # the key of the config
     seed: str = 'randomSeedOffset={offset}'  # what makes other initial weights
+    bigger: bool = True  # the minibatch of all ranks grows with their number, with methods that allow it
     sgd: str = ''
     factors: dict = dataclasses.field(default_factory=dict)  # of a method: on the rates
 
@@ -64,11 +67,11 @@ def image_reader(folder):
 
 
 NETWORKS = {
-    'mnist': Network('MNIST, 784-400-10', 'samples/methods/plain.cntk+samples/methods/mnist.cntk', 98.2, 'mnist', idx_reader, 64, [(0.00625, 5), (0.0015625, 3), (0.0003, 1)], 15, 320,
-                     seed='Seed={seed}'),
-    'atis': Network('ATIS, LSTM of 300', 'samples/atis/atis.cntk', 97, 'atis', text_reader, 70, [(0.01, 2), (0.005, 12), (0.001, 1)], 12, 1400, 'learningRatesPerSample'),
+    'mnist': Network('MNIST, 784-400-10', 'samples/methods/plain.cntk+samples/methods/mnist.cntk', 98.2, 'mnist', idx_reader, 64, [(0.00625, 4), (0.0015625, 2), (0.0003125, 1)],
+                     15, 320, 64, seed='Seed={seed}', bigger=False),
+    'atis': Network('ATIS, LSTM of 300', 'samples/atis/atis.cntk', 97, 'atis', text_reader, 70, [(0.01, 2), (0.005, 12), (0.001, 1)], 12, 1400, 280, 'learningRatesPerSample'),
     'cifar10': Network('CIFAR-10, ResNet-20', 'samples/cifar10/resnet20.cntk', 75, 'cifar10', image_reader, 128,
-                       [(0.004, 6), (0.0004, 1)], 12, 2560),
+                       [(0.004, 6), (0.0004, 1)], 12, 2560, 512),
 }
 
 
@@ -77,7 +80,7 @@ class Method:
     title: str
     parallel: str         # ParallelTrain
     averages: bool        # weights of ranks are averaged: P ranks that learn from a P-th each go as far as one, at P times its rate
-    bigger: bool = True   # the minibatch of all ranks grows with their number
+    bigger: bool = True   # the minibatch of all ranks may grow with their number
 
 
 METHODS = {
@@ -92,11 +95,11 @@ METHODS = {
 
 def sgd_settings(network, method, ranks):
     """The SGD block of a run: what is written on the page and decides whether a run has to be repeated."""
-    minibatch = network.minibatch * (ranks if method.bigger else 1)
+    minibatch = network.minibatch * (ranks if method.bigger and network.bigger else 1)
     factor = (ranks if method.averages else 1) * network.factors.get(method.title, 1)
     unit = minibatch if network.rate_key == 'learningRatesPerMB' else 1
     rates = ':'.join(f'{rate * factor * unit:.6g}*{epochs}' for rate, epochs in network.rates)
-    parallel = method.parallel.format(block=network.block, push=4 * network.minibatch)
+    parallel = method.parallel.format(block=network.block, push=network.push)
     return (f'maxEpochs={network.epochs};minibatchSize={minibatch};{network.rate_key}={rates};numMBsToShowResult=0;'
             f'{network.sgd}' + (f'ParallelTrain=[{parallel}]' if ranks > 1 else '')).rstrip(';')
 
@@ -180,6 +183,12 @@ def done_already(finished, options, name, method, hosts, link, seed):
                and (r['reached'] or r['limit'] >= options.limit) for r in finished)
 
 
+def too_slow(finished, options, name, method, hosts, link):
+    """Whether a run of the case was stopped before its last epoch: other seeds would be, too."""
+    return any((r['network'], r['method'], r['hosts'], r['link']) == (name, method, hosts, link) and is_current(r) and not r['reached']
+               and r['limit'] >= options.limit and len(r['evaluations']) < NETWORKS[name].epochs for r in finished)
+
+
 def planned(options):
     """What is to run, seeds outermost, so that a table of fewer seeds is soon complete: (hosts, link, seed, network, method)."""
     for seed in range(1, options.seeds + 1):
@@ -205,7 +214,7 @@ def cluster_of(hosts):
 def measure(options, finished):
     deadline = time.monotonic() + 60 * options.minutes
     todo = [p for p in planned(options) if not done_already(finished, options, p[3], p[4], *p[:3])]
-    print(f'{len(todo)} runs to do', flush=True)
+    print(f'at most {len(todo)} runs to do', flush=True)
     options.runs.parent.mkdir(parents=True, exist_ok=True)
     while todo and time.monotonic() < deadline:
         hosts = todo[0][0]
@@ -213,6 +222,8 @@ def measure(options, finished):
             now = None
             while todo and todo[0][0] == hosts and time.monotonic() < deadline:
                 _, link, seed, name, method = todo.pop(0)
+                if too_slow(finished, options, name, method, hosts, link):
+                    continue
                 if link != now:
                     subprocess.run([*cluster, 'rate', link], check=True)
                     now = link
