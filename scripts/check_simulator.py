@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))  # that all hosts of cluster.sh share
 MINIBATCH = 512
 MOST_STEPS, FEWEST_STEPS = 240, 24  # of an epoch
-WARM_UP, MEASURED = 6, 4  # seconds; the windows of eight hosts' connections grow for five at 100 Mbit/s
+WARM_UP, MEASURED = 6, 4  # seconds; on eight hosts at 100 Mbit/s, windows of TCP grow for the first five
 IN_EVERY_STEP = ('DataParallelSGD', 'DataParallelSGD, late', 'ASA')  # methods to which the length of an epoch does not matter
 CONFIG = f'''
 command = Train
@@ -98,7 +98,7 @@ def epochs_of(steps, *settings):
 
 
 def simulate(trainer, folder, cluster, link):
-    """Rows of the table. Its parts are measured on the same hosts right before the runs, so that steps and messages cost what they do there."""
+    """Rows of the table, measured on the hosts of the runs, right before them: speed changes from minute to minute."""
     table, at = folder / 'simulate.jsonl', Path('/run/tutti-cluster') / cluster.name
     table.unlink(missing_ok=True)
     cluster.call('rate', 'none')
@@ -111,21 +111,23 @@ def simulate(trainer, folder, cluster, link):
 
 
 def measure(trainer, folder, cluster, row):
-    """Samples per second of the median epoch of those that begin after the warm-up."""
+    """Samples per second: the median of the epochs that begin after the warm-up."""
     steps = steps_of(row['link'])
     seconds = steps * MINIBATCH / row['measures']['samples_per_second']
     if seconds > 3 and row['method'] in IN_EVERY_STEP:
         seconds, steps = seconds / 3, steps // 3
-    epochs = math.ceil(WARM_UP / seconds) + max(2, math.ceil(MEASURED / seconds))
-    words = [*cluster.mpiexec, '-n', str(cluster.hosts), trainer, 'configFile=net.cntk',
-             epochs_of(steps, f'maxEpochs={epochs}', f'ParallelTrain=[{row["settings"]}]')]
-    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=120)
-    times = [float(t) for t in re.findall(r'epochTime=([\d.]+)s', done.stdout + done.stderr)]
-    if done.returncode != 0 or len(times) != epochs:
-        sys.exit(f'{" ".join(map(str, words))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}')
-    begins = [sum(times[:i]) for i in range(epochs)]
-    warm = [t for t, begin in zip(times, begins) if begin >= WARM_UP] or times[-1:]
-    return steps * MINIBATCH / statistics.median(warm)
+    while True:
+        epochs = math.ceil(WARM_UP / seconds) + max(2, math.ceil(MEASURED / seconds))
+        words = [*cluster.mpiexec, '-n', str(cluster.hosts), trainer, 'configFile=net.cntk',
+                 epochs_of(steps, f'maxEpochs={epochs}', f'ParallelTrain=[{row["settings"]}]')]
+        done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+        times = [float(t) for t in re.findall(r'epochTime=([\d.]+)s', done.stdout + done.stderr)]
+        if done.returncode != 0 or len(times) != epochs:
+            sys.exit(f'{" ".join(map(str, words))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}')
+        warm = [t for i, t in enumerate(times) if sum(times[:i]) >= WARM_UP]
+        if len(warm) >= 2 or sum(warm) >= MEASURED:
+            return steps * MINIBATCH / statistics.median(warm)
+        seconds = statistics.median(times[1:])  # shorter epochs than predicted
 
 
 def check(trainer, folder, options):
@@ -137,7 +139,7 @@ def check(trainer, folder, options):
                 cluster.call('rate', link)
                 for row in rows:
                     method, bits = row['method'], row['bits']
-                    if row['ranks'] != hosts or options.only not in f'{method} {bits}':
+                    if options.only not in f'{method} {bits}':
                         continue
                     simulated = row['measures']['samples_per_second']
                     measured = measure(trainer, folder, cluster, row)

@@ -9,7 +9,8 @@ evaluated after each epoch; the first evaluation that reaches the target stops t
   scripts/time_to_accuracy.py --minutes 6 ...               begins no run after six minutes; the same command goes on later
 
 Hosts are those of scripts/cluster.sh, with a core and a rank each, so it needs root. Finished runs are lines of the file --runs and are not
-repeated, unless the settings of their method have changed. Where the time ends before the last epoch, other seeds are not tried. --data holds
+repeated, unless the settings of their method have changed. If --limit ends a run before half of
+its epochs, other seeds of that case are not run. --data holds
 the folders mnist, atis and cifar10 (scripts/get_mnist.sh and the like).
 """
 import argparse
@@ -39,14 +40,14 @@ class Network:
     target: float     # percent of the test data that are right
     data: str         # folder below --data
     test: str         # cvReader
-    minibatch: int    # samples of one rank's minibatch
+    minibatch: int    # samples of a minibatch of one rank; of all ranks, too, unless it grows
     rates: list       # learning rates per sample, (rate, epochs), for one rank
     epochs: int       # after so many a run has missed its target
     block: int        # samples of each rank between two exchanges of block momentum
-    push: int         # samples of a worker between two exchanges with the servers
+    push: int         # a worker pushes to the servers after so many samples of its own
     rate_key: str = 'learningRatesPerMB'  # the key of the config
     seed: str = 'randomSeedOffset={offset}'  # what makes other initial weights
-    bigger: bool = True  # the minibatch of all ranks grows with their number, with methods that allow it
+    grows: bool = True  # the minibatch of all ranks, with their number, if the method allows
     sgd: str = ''
     factors: dict = dataclasses.field(default_factory=dict)  # of a method: on the rates
 
@@ -68,7 +69,7 @@ def image_reader(folder):
 
 NETWORKS = {
     'mnist': Network('MNIST, 784-400-10', 'samples/methods/plain.cntk+samples/methods/mnist.cntk', 98.2, 'mnist', idx_reader, 64, [(0.00625, 4), (0.0015625, 2), (0.0003125, 1)],
-                     15, 320, 64, seed='Seed={seed}', bigger=False),
+                     15, 320, 64, seed='Seed={seed}', grows=False),
     'atis': Network('ATIS, LSTM of 300', 'samples/atis/atis.cntk', 97, 'atis', text_reader, 70, [(0.01, 2), (0.005, 12), (0.001, 1)], 12, 1400, 280, 'learningRatesPerSample'),
     'cifar10': Network('CIFAR-10, ResNet-20', 'samples/cifar10/resnet20.cntk', 75, 'cifar10', image_reader, 128,
                        [(0.004, 6), (0.0004, 1)], 12, 2560, 512),
@@ -80,13 +81,13 @@ class Method:
     title: str
     parallel: str         # ParallelTrain
     averages: bool        # weights of ranks are averaged: P ranks that learn from a P-th each go as far as one, at P times its rate
-    bigger: bool = True   # the minibatch of all ranks may grow with their number
+    may_grow: bool = True  # the minibatch of all ranks, with their number
 
 
 METHODS = {
     'one': Method('one rank', '', False),
-    'dp32': Method('DataParallelSGD, 32 bits', 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]', False, bigger=False),
-    'dp1': Method('DataParallelSGD, 1 bit', 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]', False, bigger=False),
+    'dp32': Method('DataParallelSGD, 32 bits', 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]', False, may_grow=False),
+    'dp1': Method('DataParallelSGD, 1 bit', 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]', False, may_grow=False),
     'bm': Method('BlockMomentumSGD', 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker={block}]', True),
     'easgd': Method('EASGD', 'parallelizationMethod=EASGD;EASGD=[period=10]', True),
     'servers': Method('DataParallelASGD, servers beside workers', 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[syncPeriod={push}]', False),
@@ -95,7 +96,7 @@ METHODS = {
 
 def sgd_settings(network, method, ranks):
     """The SGD block of a run: what is written on the page and decides whether a run has to be repeated."""
-    minibatch = network.minibatch * (ranks if method.bigger and network.bigger else 1)
+    minibatch = network.minibatch * (ranks if method.may_grow and network.grows else 1)
     factor = (ranks if method.averages else 1) * network.factors.get(method.title, 1)
     unit = minibatch if network.rate_key == 'learningRatesPerMB' else 1
     rates = ':'.join(f'{rate * factor * unit:.6g}*{epochs}' for rate, epochs in network.rates)
@@ -184,9 +185,9 @@ def done_already(finished, options, name, method, hosts, link, seed):
 
 
 def too_slow(finished, options, name, method, hosts, link):
-    """Whether a run of the case was stopped before its last epoch: other seeds would be, too."""
-    return any((r['network'], r['method'], r['hosts'], r['link']) == (name, method, hosts, link) and is_current(r) and not r['reached']
-               and r['limit'] >= options.limit and len(r['evaluations']) < NETWORKS[name].epochs for r in finished)
+    """Whether the limit ended a run of the case before half of its epochs, and no run of it has reached the target."""
+    runs = [r for r in finished if (r['network'], r['method'], r['hosts'], r['link']) == (name, method, hosts, link) and is_current(r)]
+    return not any(r['reached'] for r in runs) and any(r['limit'] >= options.limit and len(r['evaluations']) < NETWORKS[name].epochs / 2 for r in runs)
 
 
 def planned(options):
@@ -213,17 +214,20 @@ def cluster_of(hosts):
 
 def measure(options, finished):
     deadline = time.monotonic() + 60 * options.minutes
-    todo = [p for p in planned(options) if not done_already(finished, options, p[3], p[4], *p[:3])]
-    print(f'at most {len(todo)} runs to do', flush=True)
+
+    def left(plan):
+        return [(hosts, link, seed, name, method) for hosts, link, seed, name, method in plan if not done_already(finished, options, name, method, hosts, link, seed)
+                and not too_slow(finished, options, name, method, hosts, link)]
+
+    todo = left(planned(options))
+    print(f'{len(todo)} runs to do', flush=True)
     options.runs.parent.mkdir(parents=True, exist_ok=True)
     while todo and time.monotonic() < deadline:
         hosts = todo[0][0]
         with cluster_of(hosts) as cluster:
             now = None
             while todo and todo[0][0] == hosts and time.monotonic() < deadline:
-                _, link, seed, name, method = todo.pop(0)
-                if too_slow(finished, options, name, method, hosts, link):
-                    continue
+                _, link, seed, name, method = todo[0]
                 if link != now:
                     subprocess.run([*cluster, 'rate', link], check=True)
                     now = link
@@ -234,6 +238,7 @@ def measure(options, finished):
                 best = max((right for _, right in result['evaluations']), default=0)
                 last = f'{result["evaluations"][-1][0]:.1f} s' if result['reached'] else f'not reached in {options.limit:g} s'
                 print(f'{name} {method} hosts {hosts} link {link} seed {seed}: {last}, {len(result["evaluations"])} epochs, {best:.2f} %', flush=True)
+                todo = left(todo[1:])
     if todo:
         print(f'{len(todo)} runs are left; the same command goes on')
 

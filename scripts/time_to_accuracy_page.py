@@ -94,7 +94,8 @@ class Results:
             return f'{seconds:.1f} ({epochs:.3g}{few})'
         limit = max(r['limit'] for r in runs)
         late = all(r['evaluations'] and len(r['evaluations']) >= self.networks[key[0]].epochs for r in runs if not r['reached'])
-        return f'missed in {self.networks[key[0]].epochs} epochs' if late else f'> {limit:g}'
+        few = ', 1 seed' if len(runs) == 1 else ''
+        return f'missed in {self.networks[key[0]].epochs} epochs{few}' if late else f'> {limit:g}{few}'
 
     def table(self, network):
         columns = self.columns(network)

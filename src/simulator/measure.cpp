@@ -30,30 +30,34 @@ constexpr const char* kAlone =
     "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32;exchangeBits=default;quantizer=default];"
     "groups=none;transport=auto";
 
-// Other memory that was in use just before, as a step's weights, gradients, momentum and activations are.
+// Stands for a step's weights, gradients, momentum and activations: use() drives out of the caches what was there.
 class OtherMemory {
  public:
-  explicit OtherMemory(std::size_t weights) : values_(4 * weights) { std::ranges::fill(values_.span(), 1.0f); }
+  explicit OtherMemory(std::size_t weights) : values_(std::min(4 * weights, kMost)) {
+    std::ranges::fill(values_.span(), 1.0f);
+  }
   void use() {
     for (float& v : values_.span()) v = -v;
   }
 
  private:
+  static constexpr std::size_t kMost = std::size_t{16} << 20;  // more than caches hold
   FloatBuffer values_;
 };
 
-// The median time of a call after other work, in a loop of about 60 ms.
+// The median time of a call after other memory was used; 60 ms of calls.
 template <class Work>
 double seconds_of(OtherMemory& other, const Work& work) {
   work();  // touches the memory
   std::vector<double> times;
-  const auto start = Clock::now();
+  double total = 0;
   do {
     other.use();
     const auto begun = Clock::now();
     work();
     times.push_back(seconds_since(begun));
-  } while (times.size() < 5 || seconds_since(start) < kSecondsPerLoop);
+    total += times.back();
+  } while (times.size() < 5 || total < kSecondsPerLoop);
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;
@@ -242,7 +246,7 @@ CodecCost measure_codec(const Parameters& layout, const std::string& name) {
   MessageBytes encoded(bytes, *codec);
   FloatBuffer block(std::max<std::size_t>(kBlock, n));
   OtherMemory other(n);
-  // Seconds per value of work(rows, columns, values, encoded bytes) on all chunks.
+  // Seconds per value of work(rows, columns, values, encoded bytes, offset of the values) on all chunks.
   const auto timed = [&](const auto& work) {
     return seconds_of(other,
                       [&] {
@@ -288,7 +292,7 @@ MessageCost measure_short_messages(Communicator& ranks, double ranks_per_core) {
 
 double measure_bytes(Communicator& ranks, double ranks_per_core, double per_message) {
   if (ranks.size() == 1) return 0;
-  const double seconds = seconds_per_message(ranks, static_cast<std::size_t>(kLargestPart), 32, 300) / ranks_per_core;
+  const double seconds = seconds_per_message(ranks, static_cast<std::size_t>(kLargestPart), 32, 60) / ranks_per_core;
   return std::max(0.0, seconds - per_message) / kLargestPart;
 }
 

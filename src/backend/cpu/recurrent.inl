@@ -5,7 +5,7 @@
 namespace tutti::cpu {
 namespace {
 
-// f(load, store) for all vectors of n elements.
+// f(load, store) for all vectors of n elements: native ones, or a v16 if n is less than one has.
 template <class F>
 inline void row_vectors(std::size_t n, F f) {
   constexpr std::size_t width = Native::lanes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vector_math.inl -- elementary functions of 16 floats at a time. Included by kernels.cpp only: each
+// vector_math.inl -- elementary functions of vectors. Included by kernels.cpp only: each
 // instruction set has its own copy in an unnamed namespace, and nothing from the standard library is instantiated here,
 // because the linker would keep just one copy of it, perhaps that of an instruction set this machine lacks.
 
@@ -56,7 +56,7 @@ inline float max_lanes(v16 v) {
 constexpr float least_exponent = -87.3365f, most_exponent = 88.3762f;
 template <class Vector>
 [[gnu::always_inline]] inline Vector exponential_within(Vector x) {
-  constexpr float magic = 12582912.0f;  // the last bits of a sum with it are those of the nearest whole number
+  constexpr float magic = 12582912.0f;  // x + magic has the nearest whole number in its last bits
   const Vector sum = x * 1.44269504088896341f + magic;
   const Vector n = sum - magic;
   const Vector r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
@@ -70,7 +70,7 @@ template <class Vector>
   return p * floats((bits(sum) << 23) + 0x3f800000);
 }
 
-// 0 below the smallest normal number, infinity above 2^127.5.
+// e^x: 0 below the smallest normal number, infinity above 2^127.5; NaN stays NaN.
 [[gnu::always_inline]] inline v16 exponential(v16 x) {
   const i16 low = x < least_exponent, high = x > most_exponent;
   const v16 y = exponential_within(select(low, least_exponent, select(high, most_exponent, x)));
@@ -117,7 +117,7 @@ template <class Vector>
 
 template <class Vector>
 [[gnu::always_inline]] inline Vector tangent_h(Vector x) {
-  constexpr float one_from = 40;  // tanh of half of it is 1 in float32, and so it is of more
+  constexpr float one_from = 40;  // tanh(x) is 1 in float32 for x >= 20, so 2x may stop here
   const Vector a = magnitude(x);
   const Vector z = x * x;
   Vector p = -5.70498872745e-3f;

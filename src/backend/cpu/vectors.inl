@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// vectors.inl -- 16 floats or integers as one value, made of vectors of the native width: wider ones are compared and
-// selected lane by lane, which is slow to run and to compile. Included by vector_math.inl only.
+// vectors.inl -- several native vectors as one value; 16 lanes (v16, i16) in most places. GCC compares and selects wider
+// vectors lane by lane, which is slow to run and to compile. Included by vector_math.inl only.
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -20,11 +20,12 @@ constexpr std::size_t native_bytes = 16;
 constexpr std::size_t parts = lanes * sizeof(float) / native_bytes;
 typedef float NativeFloats __attribute__((vector_size(native_bytes)));
 typedef std::int32_t NativeInts __attribute__((vector_size(native_bytes)));
+typedef std::uint32_t NativeWords __attribute__((vector_size(native_bytes)));
 
 template <std::size_t n>
 struct Ints;
 
-// n native vectors. Operators are friends so that a number may stand in the place of a vector.
+// n native vectors. Operators are friends, so either operand may be a number.
 template <std::size_t n>
 struct Floats {
   static constexpr std::size_t lanes = n * native_bytes / sizeof(float);
@@ -96,8 +97,12 @@ struct Ints {
     return result;
   }
 
+  // Wraps around.
   [[gnu::always_inline]] friend Ints operator+(Ints a, Ints b) {
-    return by_part([&](std::size_t k) { return a.part[k] + b.part[k]; });
+    return by_part([&](std::size_t k) {
+      return reinterpret_cast<NativeInts>(reinterpret_cast<NativeWords>(a.part[k]) +
+                                          reinterpret_cast<NativeWords>(b.part[k]));
+    });
   }
   [[gnu::always_inline]] friend Ints operator-(Ints a, Ints b) {
     return by_part([&](std::size_t k) { return a.part[k] - b.part[k]; });
@@ -133,7 +138,7 @@ struct Ints {
 
 using v16 = Floats<parts>;
 using i16 = Ints<parts>;
-// What fits into a register: where much is computed with each value, such vectors need no more registers than there are.
+// One register. For long formulas, whose intermediate values would not fit into the registers with v16.
 using Native = Floats<1>;
 
 template <class Vector>
