@@ -330,9 +330,10 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   const int few = std::min(world.size(), std::max(2, busy));
   on_first_ranks(world, few,
                  [&](Communicator& together) { m.parts.message = measure_short_messages(together, per_core(few)); });
-  // Many connections on shared cores make bytes dearer.
+  // Many connections on shared cores make messages and bytes dearer: each poll looks at all of them.
   const int most = shared_cores > 0 ? std::max(few, std::min(world.size(), std::ranges::max(ranks))) : few;
   on_first_ranks(world, most, [&](Communicator& together) {
+    m.parts.message.per_message = measure_short_messages(together, per_core(most)).per_message;
     m.parts.message.per_byte = measure_bytes(together, per_core(most), m.parts.message.per_message);
   });
   for (const char* name : kCodings) {
