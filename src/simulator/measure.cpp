@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr double kSecondsPerShare = 1.0, kSecondsPerLoop = 0.06;
 constexpr const char* kCodings[] = {"32", "16", "float16", "4", "1"};
+constexpr int kShort = 64, kWindow = 64;  // bytes of a short message, and how many are on their way
 constexpr int kMessageTag = 31021, kWakeTag = 31022;
 constexpr const char* kAlone =
     "parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32;exchangeBits=default;quantizer=default];"
@@ -281,13 +282,15 @@ double measure_pass(const Parameters& layout) {
   return seconds_of(other, offer_all) / static_cast<double>(n);
 }
 
-MessageCost measure_short_messages(Communicator& ranks, double ranks_per_core) {
-  if (ranks.size() == 1) return {};
-  MessageCost cost;
-  const double seconds = seconds_per_message(ranks, 64, 64, 60);
-  cost.latency = std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - seconds);
-  cost.per_message = seconds / ranks_per_core;
-  return cost;
+double measure_latency(Communicator& ranks) {
+  if (ranks.size() == 1) return 0;
+  const double in_a_row = seconds_per_message(ranks, kShort, kWindow, 60);
+  return std::max(0.0, seconds_per_message(ranks, 8, 1, 400) - in_a_row);
+}
+
+double measure_messages(Communicator& ranks, double ranks_per_core) {
+  if (ranks.size() == 1) return 0;
+  return seconds_per_message(ranks, kShort, kWindow, 60) / ranks_per_core;
 }
 
 double measure_bytes(Communicator& ranks, double ranks_per_core, double per_message) {
@@ -328,12 +331,11 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   });
   const auto per_core = [&](int n) { return shared_cores > 0 ? static_cast<double>(n) / busy : 1.0; };
   const int few = std::min(world.size(), std::max(2, busy));
-  on_first_ranks(world, few,
-                 [&](Communicator& together) { m.parts.message = measure_short_messages(together, per_core(few)); });
+  on_first_ranks(world, few, [&](Communicator& together) { m.parts.message.latency = measure_latency(together); });
   // Many connections on shared cores make messages and bytes dearer: each poll looks at all of them.
   const int most = shared_cores > 0 ? std::max(few, std::min(world.size(), std::ranges::max(ranks))) : few;
   on_first_ranks(world, most, [&](Communicator& together) {
-    m.parts.message.per_message = measure_short_messages(together, per_core(most)).per_message;
+    m.parts.message.per_message = measure_messages(together, per_core(most));
     m.parts.message.per_byte = measure_bytes(together, per_core(most), m.parts.message.per_message);
   });
   for (const char* name : kCodings) {

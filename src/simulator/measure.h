@@ -28,9 +28,10 @@ void wake(Communicator& world, int from);
 
 CodecCost measure_codec(const Parameters& layout, const std::string& coding);
 double measure_pass(const Parameters& layout);  // seconds per value
-// All ranks send to all others, `ranks_per_core` of them on a core. The same result on all ranks.
-MessageCost measure_short_messages(Communicator&, double ranks_per_core);
-// Seconds of a core per byte, likewise.
+// All ranks send to all others, `ranks_per_core` of them on a core. The same results on all ranks: MessageCost's
+// figures.
+double measure_latency(Communicator&);
+double measure_messages(Communicator&, double ranks_per_core);
 double measure_bytes(Communicator&, double ranks_per_core, double per_message);
 
 }  // namespace tutti::simulator
