@@ -22,6 +22,13 @@ typedef float NativeFloats __attribute__((vector_size(native_bytes)));
 typedef std::int32_t NativeInts __attribute__((vector_size(native_bytes)));
 typedef std::uint32_t NativeWords __attribute__((vector_size(native_bytes)));
 
+template <class To, class F>
+[[gnu::always_inline]] inline To by_part(F f) {
+  To result;
+  for (std::size_t k = 0; k < sizeof result.part / native_bytes; ++k) result.part[k] = f(k);
+  return result;
+}
+
 template <std::size_t n>
 struct Ints;
 
@@ -37,47 +44,40 @@ struct Floats {
     for (NativeFloats& p : part) p = a - NativeFloats{};  // exact, also for -0
   }
 
-  template <class F>
-  [[gnu::always_inline]] static Floats by_part(F f) {
-    Floats result;
-    for (std::size_t k = 0; k < n; ++k) result.part[k] = f(k);
-    return result;
-  }
-
   [[gnu::always_inline]] friend Floats operator+(Floats a, Floats b) {
-    return by_part([&](std::size_t k) { return a.part[k] + b.part[k]; });
+    return by_part<Floats>([&](std::size_t k) { return a.part[k] + b.part[k]; });
   }
   [[gnu::always_inline]] friend Floats operator-(Floats a, Floats b) {
-    return by_part([&](std::size_t k) { return a.part[k] - b.part[k]; });
+    return by_part<Floats>([&](std::size_t k) { return a.part[k] - b.part[k]; });
   }
   [[gnu::always_inline]] friend Floats operator*(Floats a, Floats b) {
-    return by_part([&](std::size_t k) { return a.part[k] * b.part[k]; });
+    return by_part<Floats>([&](std::size_t k) { return a.part[k] * b.part[k]; });
   }
   [[gnu::always_inline]] friend Floats operator/(Floats a, Floats b) {
-    return by_part([&](std::size_t k) { return a.part[k] / b.part[k]; });
+    return by_part<Floats>([&](std::size_t k) { return a.part[k] / b.part[k]; });
   }
   [[gnu::always_inline]] friend Floats operator-(Floats a) {
-    return by_part([&](std::size_t k) { return -a.part[k]; });
+    return by_part<Floats>([&](std::size_t k) { return -a.part[k]; });
   }
   [[gnu::always_inline]] friend Floats& operator+=(Floats& a, Floats b) { return a = a + b; }
 
   [[gnu::always_inline]] friend Ints<n> operator<(Floats a, Floats b) {
-    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] < b.part[k]; });
+    return by_part<Ints<n>>([&](std::size_t k) { return a.part[k] < b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints<n> operator<=(Floats a, Floats b) {
-    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] <= b.part[k]; });
+    return by_part<Ints<n>>([&](std::size_t k) { return a.part[k] <= b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints<n> operator>(Floats a, Floats b) { return b < a; }
   [[gnu::always_inline]] friend Ints<n> operator>=(Floats a, Floats b) { return b <= a; }
   [[gnu::always_inline]] friend Ints<n> operator==(Floats a, Floats b) {
-    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] == b.part[k]; });
+    return by_part<Ints<n>>([&](std::size_t k) { return a.part[k] == b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints<n> operator!=(Floats a, Floats b) {
-    return Ints<n>::by_part([&](std::size_t k) { return a.part[k] != b.part[k]; });
+    return by_part<Ints<n>>([&](std::size_t k) { return a.part[k] != b.part[k]; });
   }
 
   [[gnu::always_inline]] friend Ints<n> bits(Floats v) {
-    return Ints<n>::by_part([&](std::size_t k) { return reinterpret_cast<NativeInts>(v.part[k]); });
+    return by_part<Ints<n>>([&](std::size_t k) { return reinterpret_cast<NativeInts>(v.part[k]); });
   }
 };
 
@@ -90,49 +90,42 @@ struct Ints {
     for (NativeInts& p : part) p = NativeInts{} + a;
   }
 
-  template <class F>
-  [[gnu::always_inline]] static Ints by_part(F f) {
-    Ints result;
-    for (std::size_t k = 0; k < n; ++k) result.part[k] = f(k);
-    return result;
-  }
-
   // Wraps around.
   [[gnu::always_inline]] friend Ints operator+(Ints a, Ints b) {
-    return by_part([&](std::size_t k) {
+    return by_part<Ints>([&](std::size_t k) {
       return reinterpret_cast<NativeInts>(reinterpret_cast<NativeWords>(a.part[k]) +
                                           reinterpret_cast<NativeWords>(b.part[k]));
     });
   }
   [[gnu::always_inline]] friend Ints operator-(Ints a, Ints b) {
-    return by_part([&](std::size_t k) { return a.part[k] - b.part[k]; });
+    return by_part<Ints>([&](std::size_t k) { return a.part[k] - b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints operator&(Ints a, Ints b) {
-    return by_part([&](std::size_t k) { return a.part[k] & b.part[k]; });
+    return by_part<Ints>([&](std::size_t k) { return a.part[k] & b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints operator|(Ints a, Ints b) {
-    return by_part([&](std::size_t k) { return a.part[k] | b.part[k]; });
+    return by_part<Ints>([&](std::size_t k) { return a.part[k] | b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints operator<<(Ints a, int count) {
-    return by_part([&](std::size_t k) { return a.part[k] << count; });
+    return by_part<Ints>([&](std::size_t k) { return a.part[k] << count; });
   }
   [[gnu::always_inline]] friend Ints operator>>(Ints a, int count) {
-    return by_part([&](std::size_t k) { return a.part[k] >> count; });
+    return by_part<Ints>([&](std::size_t k) { return a.part[k] >> count; });
   }
 
   // a where the mask is set, b elsewhere.
   [[gnu::always_inline]] friend Floats<n> select(Ints mask, Floats<n> a, Floats<n> b) {
-    return Floats<n>::by_part([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
+    return by_part<Floats<n>>([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
   }
   [[gnu::always_inline]] friend Ints select(Ints mask, Ints a, Ints b) {
-    return by_part([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
+    return by_part<Ints>([&](std::size_t k) { return mask.part[k] ? a.part[k] : b.part[k]; });
   }
 
   [[gnu::always_inline]] friend Floats<n> floats(Ints v) {
-    return Floats<n>::by_part([&](std::size_t k) { return reinterpret_cast<NativeFloats>(v.part[k]); });
+    return by_part<Floats<n>>([&](std::size_t k) { return reinterpret_cast<NativeFloats>(v.part[k]); });
   }
   [[gnu::always_inline]] friend Floats<n> to_floats(Ints v) {
-    return Floats<n>::by_part([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeFloats); });
+    return by_part<Floats<n>>([&](std::size_t k) { return __builtin_convertvector(v.part[k], NativeFloats); });
   }
 };
 
@@ -159,7 +152,7 @@ inline v16 splat(float a) { return v16() + a; }
   constexpr std::int32_t numbers[lanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   i16 number;
   __builtin_memcpy(number.part, numbers, sizeof numbers);
-  return i16::by_part([&](std::size_t k) { return number.part[k] < NativeInts{} + static_cast<std::int32_t>(n); });
+  return by_part<i16>([&](std::size_t k) { return number.part[k] < NativeInts{} + static_cast<std::int32_t>(n); });
 }
 
 // From and to the first n places, fewer than all; the other lanes of what is loaded are zeros. Masked, not copied lane
@@ -171,7 +164,7 @@ inline v16 splat(float a) { return v16() + a; }
   return v;
 #elif defined(__AVX2__)
   const i16 mask = lanes_below(n);
-  return v16::by_part([&](std::size_t k) {
+  return by_part<v16>([&](std::size_t k) {
     return (NativeFloats)_mm256_maskload_ps(x + k * (lanes / parts), (__m256i)mask.part[k]);
   });
 #else
