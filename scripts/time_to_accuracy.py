@@ -9,9 +9,8 @@ evaluated after each epoch; the first evaluation that reaches the target stops t
   scripts/time_to_accuracy.py --minutes 6 ...               begins no run after six minutes; the same command goes on later
 
 Hosts are those of scripts/cluster.sh, with a core and a rank each, so it needs root. Finished runs are lines of the file --runs and are not
-repeated, unless the settings of their method have changed. If --limit ends a run before half of
-its epochs, other seeds of that case are not run. --data holds
-the folders mnist, atis and cifar10 (scripts/get_mnist.sh and the like).
+repeated, unless the settings of their method have changed. If --limit ends a run before half of its epochs, other seeds of that case are
+not run. --data holds the folders mnist, atis and cifar10 (scripts/get_mnist.sh and the like).
 """
 import argparse
 import contextlib
@@ -178,15 +177,19 @@ def is_current(record):
     return record['settings'] == sgd_settings(network, METHODS[record['method']], record['hosts']) and record['target'] == network.target
 
 
+def runs_of(finished, name, method, hosts, link):
+    """Those with the settings and the target of today."""
+    return [r for r in finished if (r['network'], r['method'], r['hosts'], r['link']) == (name, method, hosts, link) and is_current(r)]
+
+
 def done_already(finished, options, name, method, hosts, link, seed):
-    """A run with the same settings that reached the target, or had as much time to do so."""
-    return any((r['network'], r['method'], r['hosts'], r['link'], r['seed']) == (name, method, hosts, link, seed) and is_current(r)
-               and (r['reached'] or r['limit'] >= options.limit) for r in finished)
+    """A run with this seed reached the target, or had as much time to do so."""
+    return any(r['seed'] == seed and (r['reached'] or r['limit'] >= options.limit) for r in runs_of(finished, name, method, hosts, link))
 
 
 def too_slow(finished, options, name, method, hosts, link):
     """Whether the limit ended a run of the case before half of its epochs, and no run of it has reached the target."""
-    runs = [r for r in finished if (r['network'], r['method'], r['hosts'], r['link']) == (name, method, hosts, link) and is_current(r)]
+    runs = runs_of(finished, name, method, hosts, link)
     return not any(r['reached'] for r in runs) and any(r['limit'] >= options.limit and len(r['evaluations']) < NETWORKS[name].epochs / 2 for r in runs)
 
 
@@ -216,8 +219,8 @@ def measure(options, finished):
     deadline = time.monotonic() + 60 * options.minutes
 
     def left(plan):
-        return [(hosts, link, seed, name, method) for hosts, link, seed, name, method in plan if not done_already(finished, options, name, method, hosts, link, seed)
-                and not too_slow(finished, options, name, method, hosts, link)]
+        return [(hosts, link, seed, name, method) for hosts, link, seed, name, method in plan
+                if not done_already(finished, options, name, method, hosts, link, seed) and not too_slow(finished, options, name, method, hosts, link)]
 
     todo = left(planned(options))
     print(f'{len(todo)} runs to do', flush=True)
