@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / 'reproduce'))
 import svg  # noqa: E402
 
 NONE = '–'
-# Text of a person between the tables and the settings, kept when the page is written anew.
+# Text of a person between the networks and the settings, kept when the page is written anew.
 NOTES = re.compile(r'^## What the tables say\n.*?(?=^## )', re.DOTALL | re.MULTILINE)
 
 PAGE = '''# Time to accuracy
@@ -23,8 +23,6 @@ the worst). In brackets: the epochs of these runs.
 
     scripts/time_to_accuracy.py --write    # all of it; finished runs are kept, and not repeated
 
-{machine}
-
 Hosts are those of `scripts/cluster.sh` ([cluster](../cluster.md)), with one rank and one core each. They share the
 cores of the machine: four hosts have no more of them than two, so four hosts cannot be faster here. Files were in the
 page cache.
@@ -33,13 +31,11 @@ page cache.
 
 {notes}## Settings
 
-Where gradients are summed, and with servers, the rate per sample is that of one rank (the table has rates per
+Where gradients are summed, and with servers, the rate per sample is that of one rank (the tables have rates per
 minibatch, and a minibatch of 128 has twice the rate of one of 64). Where weights are averaged, ranks that each
 learn from a P-th of the data have P times the rate, as in `samples/methods`. The learning rates have the unit of the
 config (`learningRatesPerMB`; for ATIS `learningRatesPerSample`); the minibatch is that of all ranks together.
 Everything else is as in the config. The rates fall earlier than in the samples, as a run ends at the target.
-
-{settings}
 '''
 
 
@@ -101,42 +97,48 @@ class Results:
         columns = self.columns(network)
         seeds = sorted({len(s) for k, s in self.cells.items() if k[0] == network})
         count = f'{seeds[0]}' if len(seeds) == 1 else f'{seeds[0]} to {seeds[-1]}'
-        lines = [f'## {self.networks[network].title}, to {self.networks[network].target:g} %', '',
-                 f'`{self.networks[network].config}`; {count} seed{"s" if count != "1" else ""}; one rank alone: **{self.cell((network, 1, "none", "one"))}** s', '']
+        lines = [f'`{self.networks[network].config}`; {count} seed{"s" if count != "1" else ""}; one rank alone: **{self.cell((network, 1, "none", "one"))}** s', '']
         lines.append('| seconds (epochs) | ' + ' | '.join(f'{h} hosts, {link_name(l)}' for h, l in columns) + ' |')
         lines.append('|---|' + '--:|' * len(columns))
         for method, m in self.methods.items():
             cells = [self.cell((network, h, l, method)) for h, l in columns]
             if any(c != NONE for c in cells):
                 lines.append(f'| {m.title} | ' + ' | '.join(cells) + ' |')
-        return '\n'.join([*lines, '', f'![seconds to the target](time-to-accuracy-{network}.svg)'])
+        return '\n'.join(lines)
 
     def measured(self):
         return [n for n in self.networks if any(k[0] == n for k in self.cells)]
 
     def tables(self):
-        missing = [n for n in self.networks if n not in self.measured()]
-        return '\n\n'.join([self.table(n) for n in self.measured()] + [
-            f'## {self.networks[n].title}, to {self.networks[n].target:g} %\n\nNot run yet: `scripts/time_to_accuracy.py --networks {n} --write`.' for n in missing])
+        return '\n\n'.join(self.table(n) for n in self.measured())
 
-    def settings(self, sgd_settings):
-        lines = ['| network | method | hosts | minibatch | learning rates | block of the method |', '|---|---|--:|--:|---|---|']
-        for network in self.measured():
-            for method, m in self.methods.items():
-                for hosts in sorted({k[1] for k in self.cells if (k[0], k[3]) == (network, method)}):
-                    text = sgd_settings(self.networks[network], m, hosts)
-                    minibatch, rates = (re.search(rf'\b{key}=([^;]+)', text)[1] for key in ('minibatchSize', r'learningRatesPer\w+'))
-                    block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;\w+=\[(.*?)\]', text)
-                    lines.append(f'| {network} | {m.title} | {hosts} | {minibatch} | {rates} | {f"`{block[1]}`" if block else ""} |')
+    def settings(self, network, sgd_settings):
+        lines = ['| method | hosts | minibatch | learning rates | block of the method |', '|---|--:|--:|---|---|']
+        for method, m in self.methods.items():
+            for hosts in sorted({k[1] for k in self.cells if (k[0], k[3]) == (network, method)}):
+                text = sgd_settings(self.networks[network], m, hosts)
+                minibatch, rates = (re.search(rf'\b{key}=([^;]+)', text)[1] for key in ('minibatchSize', r'learningRatesPer\w+'))
+                block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;\w+=\[(.*?)\]', text)
+                lines.append(f'| {m.title} | {hosts} | {minibatch} | {rates} | {f"`{block[1]}`" if block else ""} |')
         return '\n'.join(lines)
+
+    def section(self, network, sgd_settings, old):
+        """Of the page: from the runs; without any, as the page had it, for networks may be measured on other machines and days."""
+        title = f'## {self.networks[network].title}, to {self.networks[network].target:g} %'
+        if network in self.measured():
+            dates = sorted({r['date'] for r in self.runs if r['network'] == network})
+            when = dates[0] if len(dates) == 1 else f'{dates[0]} to {dates[-1]}'
+            drawing = f'![seconds to the target](time-to-accuracy-{network}.svg)'
+            return '\n\n'.join([title, f'{machine()}, {when}.', self.table(network), drawing, self.settings(network, sgd_settings)])
+        kept = re.search(rf'^{re.escape(title)}\n.*?(?=^## )', old, re.DOTALL | re.MULTILINE)
+        return kept[0].rstrip() if kept else f'{title}\n\nNot run yet: `scripts/time_to_accuracy.py --networks {network} --write`.'
 
     def write(self, folder, sgd_settings):
         file = folder / 'time-to-accuracy.md'
-        old = NOTES.search(file.read_text(encoding='utf-8')) if file.exists() else None
-        dates = sorted({r['date'] for r in self.runs})
-        when = dates[0] if len(dates) == 1 else f'{dates[0]} to {dates[-1]}'
-        text = PAGE.format(machine=f'{machine()}, {when}.', tables=self.tables(), notes=old[0] if old else '', settings=self.settings(sgd_settings))
-        file.write_text(text, encoding='utf-8')
+        old = file.read_text(encoding='utf-8') if file.exists() else ''
+        notes = NOTES.search(old)
+        sections = '\n\n'.join(self.section(n, sgd_settings, old) for n in self.networks)
+        file.write_text(PAGE.format(tables=sections, notes=notes[0] if notes else ''), encoding='utf-8')
         for network in self.measured():
             (folder / f'time-to-accuracy-{network}.svg').write_text(self.drawing(network), encoding='utf-8')
 

@@ -6,10 +6,12 @@ import dataclasses
 import importlib
 import io
 import os
+import pathlib
 import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
 import unittest
 import unittest.mock
 import xml.etree.ElementTree
@@ -145,6 +147,20 @@ class TimeToAccuracyTest(unittest.TestCase):
         self.assertEqual(self.results(10, 20, None), '20.0 (2)')
         self.assertEqual(self.results(10, None, None), '> 45')
         self.assertEqual(self.results(10, None), '> 45')
+
+    def test_networks_without_runs_keep_their_part_of_the_page(self):
+        def write(folder, network, seconds):
+            run = {'network': network, 'hosts': 1, 'link': 'none', 'method': 'one', 'seed': 1, 'limit': 45, 'reached': True,
+                   'evaluations': [[seconds, 99]], 'date': '2026-12-01'}
+            self.page.Results(self.script.NETWORKS, self.script.METHODS, [run]).write(folder, self.script.sgd_settings)
+            return (folder / 'time-to-accuracy.md').read_text(encoding='utf-8')
+
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            self.assertIn('Not run yet: `scripts/time_to_accuracy.py --networks mnist --write`.', write(folder, 'atis', 71))
+            both = write(folder, 'mnist', 82)
+            self.assertRegex(both, r'(?s)## MNIST.*\*\*82\.0 .*## ATIS.*\*\*71\.0 .*## CIFAR-10.*Not run yet.*## Settings')
+            self.assertEqual(write(folder, 'mnist', 82), both)
 
     def test_settings_depend_on_method_and_ranks(self):
         network, methods = self.script.NETWORKS['mnist'], self.script.METHODS
