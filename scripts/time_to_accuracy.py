@@ -42,7 +42,7 @@ class Network:
     minibatch: int    # samples of a minibatch of one rank; of all ranks, too, unless it grows
     rates: list       # learning rates per sample, (rate, epochs), for one rank
     epochs: int       # after so many a run has missed its target
-    block: int        # samples of each rank between two exchanges of block momentum
+    block: int        # samples of all ranks between two exchanges of block momentum
     push: int         # a worker pushes to the servers after so many samples of its own
     rate_key: str = 'learningRatesPerMB'  # the key of the config
     seed: str = 'randomSeedOffset={offset}'  # what makes other initial weights
@@ -67,11 +67,11 @@ def image_reader(folder):
 
 
 NETWORKS = {
-    'mnist': Network('MNIST, 784-400-10', 'samples/methods/plain.cntk+samples/methods/mnist.cntk', 98.2, 'mnist', idx_reader, 64, [(0.00625, 4), (0.0015625, 2), (0.0003125, 1)],
-                     15, 320, 64, seed='Seed={seed}', grows=False),
-    'atis': Network('ATIS, LSTM of 300', 'samples/atis/atis.cntk', 97, 'atis', text_reader, 70, [(0.01, 2), (0.005, 12), (0.001, 1)], 12, 1400, 280, 'learningRatesPerSample'),
+    'mnist': Network('MNIST, 784-400-10', 'samples/methods/plain.cntk+samples/methods/mnist.cntk', 98.2, 'mnist', idx_reader, 128, [(0.00625, 6), (0.0015625, 3), (0.0003125, 1)],
+                     11, 1280, 64, seed='Seed={seed}', grows=False, factors={'BlockMomentumSGD': 1.5}),
+    'atis': Network('ATIS, LSTM of 300', 'samples/atis/atis.cntk', 97, 'atis', text_reader, 70, [(0.01, 2), (0.005, 12), (0.001, 1)], 12, 2800, 280, 'learningRatesPerSample'),
     'cifar10': Network('CIFAR-10, ResNet-20', 'samples/cifar10/resnet20.cntk', 75, 'cifar10', image_reader, 128,
-                       [(0.004, 6), (0.0004, 1)], 12, 2560, 512),
+                       [(0.004, 6), (0.0004, 1)], 12, 10240, 512),
 }
 
 
@@ -86,8 +86,8 @@ class Method:
 METHODS = {
     'one': Method('one rank', '', False),
     'dp32': Method('DataParallelSGD, 32 bits', 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=32]', False, may_grow=False),
-    'dp1': Method('DataParallelSGD, 1 bit', 'parallelizationMethod=DataParallelSGD;DataParallelSGD=[gradientBits=1]', False, may_grow=False),
-    'bm': Method('BlockMomentumSGD', 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker={block}]', True),
+    'dp1': Method('DataParallelSGD, 1 bit', 'parallelizationMethod=DataParallelSGD;parallelizationStartEpoch=2;DataParallelSGD=[gradientBits=1]', False, may_grow=False),
+    'bm': Method('BlockMomentumSGD', 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize={block}]', True),
     'easgd': Method('EASGD', 'parallelizationMethod=EASGD;EASGD=[period=10]', True),
     'servers': Method('DataParallelASGD, servers beside workers', 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[syncPeriod={push}]', False),
 }

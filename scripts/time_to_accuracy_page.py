@@ -31,11 +31,14 @@ page cache.
 
 {notes}## Settings
 
-Where gradients are summed, and with servers, the rate per sample is that of one rank (the tables have rates per
-minibatch, and a minibatch of 128 has twice the rate of one of 64). Where weights are averaged, ranks that each
-learn from a P-th of the data have P times the rate, as in `samples/methods`. The learning rates have the unit of the
-config (`learningRatesPerMB`; for ATIS `learningRatesPerSample`); the minibatch is that of all ranks together.
-Everything else is as in the config. The rates fall earlier than in the samples, as a run ends at the target.
+The learning rates have the unit of the config (`learningRatesPerMB`; for ATIS `learningRatesPerSample`), and the
+minibatch is that of all ranks together. Everything else is as in the config. The rates fall earlier than in the
+samples, as a run ends at the target.
+
+- Sums of gradients, and servers: the rate per sample of one rank. With 1 bit one rank does the first epoch, because
+  large first gradients would leave large residuals.
+- Weights that are averaged: P times the rate, as in `samples/methods`, for each of P ranks learns from a P-th of the
+  data; block momentum half as much again on MNIST.
 '''
 
 
@@ -95,9 +98,8 @@ class Results:
 
     def table(self, network):
         columns = self.columns(network)
-        seeds = sorted({len(s) for k, s in self.cells.items() if k[0] == network})
-        count = f'{seeds[0]}' if len(seeds) == 1 else f'{seeds[0]} to {seeds[-1]}'
-        lines = [f'`{self.networks[network].config}`; {count} seed{"s" if count != "1" else ""}; one rank alone: **{self.cell((network, 1, "none", "one"))}** s', '']
+        seeds = max(len(s) for k, s in self.cells.items() if k[0] == network)
+        lines = [f'`{self.networks[network].config}`; {seeds} seed{"s" if seeds > 1 else ""}; one rank alone: **{self.cell((network, 1, "none", "one"))}** s', '']
         lines.append('| seconds (epochs) | ' + ' | '.join(f'{h} hosts, {link_name(l)}' for h, l in columns) + ' |')
         lines.append('|---|' + '--:|' * len(columns))
         for method, m in self.methods.items():
@@ -113,12 +115,12 @@ class Results:
         return '\n\n'.join(self.table(n) for n in self.measured())
 
     def settings(self, network, sgd_settings):
-        lines = ['| method | hosts | minibatch | learning rates | block of the method |', '|---|--:|--:|---|---|']
+        lines = ['| method | hosts | minibatch | learning rates | `ParallelTrain` |', '|---|--:|--:|---|---|']
         for method, m in self.methods.items():
             for hosts in sorted({k[1] for k in self.cells if (k[0], k[3]) == (network, method)}):
                 text = sgd_settings(self.networks[network], m, hosts)
                 minibatch, rates = (re.search(rf'\b{key}=([^;]+)', text)[1] for key in ('minibatchSize', r'learningRatesPer\w+'))
-                block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;\w+=\[(.*?)\]', text)
+                block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;(.*)\]', text)
                 lines.append(f'| {m.title} | {hosts} | {minibatch} | {rates} | {f"`{block[1]}`" if block else ""} |')
         return '\n'.join(lines)
 

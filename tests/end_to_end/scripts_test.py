@@ -165,9 +165,9 @@ class TimeToAccuracyTest(unittest.TestCase):
     def test_settings_depend_on_method_and_ranks(self):
         network, methods = self.script.NETWORKS['mnist'], self.script.METHODS
         alone, averaged = (self.script.sgd_settings(network, methods['easgd'], ranks) for ranks in (1, 4))
-        self.assertIn('minibatchSize=64;learningRatesPerMB=0.4*4', alone)
+        self.assertIn('minibatchSize=128;learningRatesPerMB=0.8*6', alone)
         self.assertNotIn('ParallelTrain', alone)
-        self.assertIn('minibatchSize=64;learningRatesPerMB=1.6*4', averaged)
+        self.assertIn('minibatchSize=128;learningRatesPerMB=3.2*6', averaged)
         self.assertIn('ParallelTrain=[parallelizationMethod=EASGD;EASGD=[period=10]]', averaged)
         summed, averaged = (self.script.sgd_settings(self.script.NETWORKS['atis'], methods[m], 4) for m in ('dp1', 'easgd'))
         self.assertIn('minibatchSize=70;learningRatesPerSample=0.01*2', summed)
@@ -182,8 +182,8 @@ class TimeToAccuracyTest(unittest.TestCase):
                          'evaluations': [[1, 97]] * epochs} for limit, reached, epochs in runs]
             return self.script.too_slow(finished, options, 'mnist', 'dp32', 2, 'none')
         self.assertFalse(too_slow())
-        self.assertTrue(too_slow((45, False, 7)))
-        self.assertFalse(too_slow((45, False, 8)))  # of 15
+        self.assertTrue(too_slow((45, False, 5)))
+        self.assertFalse(too_slow((45, False, 6)))  # of 11
         self.assertFalse(too_slow((20, False, 3)))
         self.assertFalse(too_slow((45, True, 9), (45, False, 3)))
 
