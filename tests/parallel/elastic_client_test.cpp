@@ -283,6 +283,35 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
   }
 }
 
+// A rank that was a worker when the state was saved has weights of its own there, which are not the center.
+TEST(AsynchronousEasgd, AWorkerThatBecomesAServerServesTheCenter) {
+  run_ranks(3, [&](Communicator& comm) {
+    MemoryArchive file;
+    Weights center;
+    {
+      Rank rank(asynchronous(0.3), comm);
+      rank.steps(0, 5);
+      rank.player->drain(rank.sink);
+      rank.player->show_common_weights();
+      center = weights_of(rank.p);
+      rank.player->archive_common(file);
+      rank.player->archive(file);
+      rank.player->take_back_weights();
+      EXPECT_NE(weights_of(rank.p), center);
+    }
+    file.rewind_to_load();
+    Rank rank(asynchronous(0.3, 1, Bits::full, 1), comm);
+    std::copy(center.begin(), center.end(), rank.p.weights.data());
+    rank.player->start(rank.p);
+    rank.player->archive_common(file);
+    rank.player->archive(file);
+    rank.player->begin_epoch(1);
+    rank.player->drain(rank.sink);
+    rank.player->end_epoch(rank.sink);
+    EXPECT_EQ(rank.center(), center);
+  });
+}
+
 // Every number once, whoever is held up: rank 0 stops with its first unit until the others have had all the rest.
 TEST(AsynchronousEasgd, AHeldRankKeepsNobody) {
   constexpr int ranks = 3, units = 60;

@@ -262,6 +262,33 @@ TEST(ParameterServer, quantisation_errors_are_in_the_residuals) {
     }
 }
 
+TEST(ParameterServer, residuals_of_workers_that_become_servers_pass_to_the_first_worker) {
+  run_ranks(4, [&](Communicator& comm) {
+    const std::string name = sum_on_reshard_name("DataParallelASGD.residual");
+    MemoryArchive saved, after;
+    for (const int serving : {0, 2}) {
+      ParallelTrainOptions o = servers(Policy::async, Push::deltas);
+      o.as<ServerOptions>().bits.kind = ExchangeBits::Kind::one;
+      o.as<ServerOptions>().servers = serving;
+      Parameters p = parameters_of(kShapes);
+      p.sparse_rows.resize(p.slices.size());
+      const auto optimizer = make_optimizer({});
+      optimizer->bind(p);
+      const auto player = play(o, comm);
+      player->bind(*optimizer, [] { return make_optimizer({}); });
+      player->start(p);
+      if (serving > 0) player->archive(saved);
+      player->archive(after);
+      if (serving > 0) continue;
+      saved = after;
+      std::ranges::fill(saved.floats.at(name), static_cast<float>(1 << comm.rank()));
+      saved.rewind_to_load();
+    }
+    if (comm.rank() >= 2) return;
+    EXPECT_THAT(after.floats.at(name), testing::Each(comm.rank() == 0 ? 1 + 4 + 8 : 2));
+  });
+}
+
 TEST(ParameterServer, a_slow_worker_is_not_waited_for) {
   Course run{.ranks = 4, .epochs = 1, .steps = 20, .whole_numbers = true, .slow_rank = 2};
   ParallelTrainOptions o = servers(Policy::sync, Push::gradients);

@@ -152,7 +152,7 @@ void MasterWeights::archive(Archive& a, Section section) {
 }
 
 bool MasterWeights::joins_step(std::int64_t samples) {
-  return !levels_.skipper || levels_.skipper->joins_step(samples);
+  return levels_.works && (!levels_.skipper || levels_.skipper->joins_step(samples));
 }
 
 std::int64_t MasterWeights::dropped_samples_and_reset() {

@@ -414,11 +414,13 @@ void ServerClient::archive(Archive& a, Section section) {
 void ServerClient::take_over_residuals(FloatBuffer& of_worker) {
   if (!codec_->lossy() || workers_ == comm_.size()) return;
   if (of_worker.size() == 0) of_worker = FloatBuffer(live_->size());
+  FloatBuffer sent(live_->size());
   for (int server = workers_; server < comm_.size(); ++server) {
-    comm_.broadcast(server, std::as_writable_bytes(of_worker.span()));
+    if (comm_.rank() == server) std::ranges::copy(of_worker.span(), sent.data());
+    comm_.broadcast(server, std::as_writable_bytes(sent.span()));
     if (comm_.rank() != 0) continue;
     float* const residual = worker_->residual().data();
-    for (std::size_t i = 0; i < of_worker.size(); ++i) residual[i] += of_worker.data()[i];
+    for (std::size_t i = 0; i < sent.size(); ++i) residual[i] += sent.data()[i];
   }
 }
 

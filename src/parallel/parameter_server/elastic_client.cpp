@@ -197,13 +197,13 @@ void ElasticClient::archive(Archive& a, Section section) {
   const std::string loss = gone_name(kOwnWeights);
   bool loses = apart_;
   if (a.has(loss)) a(loss, loses);
+  if (a.loading() && comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
   if (!apart_) return;
   FloatBuffer& own = a.loading() ? live_->weights : center_;
   for (const Slice& s : live_->slices) {
     const std::string name = own_name("elastic.weights/" + s.name);
     if (a.has(name)) a(name, own.span().subspan(s.offset, s.size()));
   }
-  if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
 }
 
 std::string ElasticClient::describe() const {
