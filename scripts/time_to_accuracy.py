@@ -89,7 +89,7 @@ METHODS = {
     'dp1': Method('DataParallelSGD, 1 bit', 'parallelizationMethod=DataParallelSGD;parallelizationStartEpoch=2;DataParallelSGD=[gradientBits=1]', False, may_grow=False),
     'bm': Method('BlockMomentumSGD', 'parallelizationMethod=BlockMomentumSGD;BlockMomentumSGD=[blockSize={block}]', True),
     'easgd': Method('EASGD', 'parallelizationMethod=EASGD;EASGD=[period=10]', True),
-    'servers': Method('DataParallelASGD, servers beside workers', 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[syncPeriod={push}]', False),
+    'servers': Method('DataParallelASGD', 'parallelizationMethod=DataParallelASGD;DataParallelASGD=[syncPeriod={push}]', False),
 }
 
 

@@ -100,7 +100,7 @@ class Results:
         columns = self.columns(network)
         seeds = max(len(s) for k, s in self.cells.items() if k[0] == network)
         lines = [f'`{self.networks[network].config}`; {seeds} seed{"s" if seeds > 1 else ""}; one rank alone: **{self.cell((network, 1, "none", "one"))}** s', '']
-        lines.append('| seconds (epochs) | ' + ' | '.join(f'{h} hosts, {link_name(l)}' for h, l in columns) + ' |')
+        lines.append('| seconds (epochs), hosts | ' + ' | '.join(f'{h}, {link_name(l)}' for h, l in columns) + ' |')
         lines.append('|---|' + '--:|' * len(columns))
         for method, m in self.methods.items():
             cells = [self.cell((network, h, l, method)) for h, l in columns]
@@ -120,8 +120,8 @@ class Results:
             for hosts in sorted({k[1] for k in self.cells if (k[0], k[3]) == (network, method)}):
                 text = sgd_settings(self.networks[network], m, hosts)
                 minibatch, rates = (re.search(rf'\b{key}=([^;]+)', text)[1] for key in ('minibatchSize', r'learningRatesPer\w+'))
-                block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;(.*)\]', text)
-                lines.append(f'| {m.title} | {hosts} | {minibatch} | {rates} | {f"`{block[1]}`" if block else ""} |')
+                block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;(\w+=\d+;)?\w+=\[(.*?)\]', text)
+                lines.append(f'| {m.title} | {hosts} | {minibatch} | {rates} | {f"`{block[1] or str()}{block[2]}`" if block else ""} |')
         return '\n'.join(lines)
 
     def section(self, network, sgd_settings, old):
