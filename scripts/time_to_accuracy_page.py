@@ -10,8 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / 'reproduce'))
 import svg  # noqa: E402
 
 NONE = '–'
-# Text of a person between the networks and the settings, kept when the page is written anew.
-NOTES = re.compile(r'^## What the tables say\n.*?(?=^## )', re.DOTALL | re.MULTILINE)
+NOTES = '## What the tables say'  # by a person, kept when the page is written anew
 
 PAGE = '''# Time to accuracy
 
@@ -27,9 +26,9 @@ Hosts are those of `scripts/cluster.sh` ([cluster](../cluster.md)), with one ran
 cores of the machine: four hosts have no more of them than two, so four hosts cannot be faster here. Files were in the
 page cache.
 
-{tables}
+{parts}
 
-{notes}## Settings
+## Settings
 
 The learning rates have the unit of the config (`learningRatesPerMB`; for ATIS `learningRatesPerSample`), and the
 minibatch is that of all ranks together. Everything else is as in the config. The rates fall earlier than in the
@@ -51,6 +50,12 @@ def link_order(link):
 
 def link_name(link):
     return 'no limit' if link == 'none' else re.sub(r'(\d+)([kmg])bit', lambda f: f'{f[1]} {f[2].upper() if f[2] != "k" else "k"}bit/s', link)
+
+
+def part_of(page, title):
+    """From this title to the next one; None without it."""
+    found = re.search(rf'^{re.escape(title)}\n.*?(?=^## )', page, re.DOTALL | re.MULTILINE)
+    return found and found[0].rstrip()
 
 
 def machine():
@@ -96,6 +101,9 @@ class Results:
         few = ', 1 seed' if len(runs) == 1 else ''
         return f'missed in {self.networks[key[0]].epochs} epochs{few}' if late else f'> {limit:g}{few}'
 
+    def title(self, network):
+        return f'## {self.networks[network].title}, to {self.networks[network].target:g} %'
+
     def table(self, network):
         columns = self.columns(network)
         seeds = max(len(s) for k, s in self.cells.items() if k[0] == network)
@@ -112,7 +120,7 @@ class Results:
         return [n for n in self.networks if any(k[0] == n for k in self.cells)]
 
     def tables(self):
-        return '\n\n'.join(self.table(n) for n in self.measured())
+        return '\n\n'.join(f'{self.title(n)}\n\n{self.table(n)}' for n in self.measured())
 
     def settings(self, network, sgd_settings):
         lines = ['| method | hosts | minibatch | learning rates | `ParallelTrain` |', '|---|--:|--:|---|---|']
@@ -121,26 +129,25 @@ class Results:
                 text = sgd_settings(self.networks[network], m, hosts)
                 minibatch, rates = (re.search(rf'\b{key}=([^;]+)', text)[1] for key in ('minibatchSize', r'learningRatesPer\w+'))
                 block = re.search(r'ParallelTrain=\[parallelizationMethod=\w+;(\w+=\d+;)?\w+=\[(.*?)\]', text)
-                lines.append(f'| {m.title} | {hosts} | {minibatch} | {rates} | {f"`{block[1] or str()}{block[2]}`" if block else ""} |')
+                parallel = f'`{"".join(block.groups(""))}`' if block else ''
+                lines.append(f'| {m.title} | {hosts} | {minibatch} | {rates} | {parallel} |')
         return '\n'.join(lines)
 
     def section(self, network, sgd_settings, old):
         """Of the page: from the runs; without any, as the page had it, for networks may be measured on other machines and days."""
-        title = f'## {self.networks[network].title}, to {self.networks[network].target:g} %'
-        if network in self.measured():
-            dates = sorted({r['date'] for r in self.runs if r['network'] == network})
-            when = dates[0] if len(dates) == 1 else f'{dates[0]} to {dates[-1]}'
-            drawing = f'![seconds to the target](time-to-accuracy-{network}.svg)'
-            return '\n\n'.join([title, f'{machine()}, {when}.', self.table(network), drawing, self.settings(network, sgd_settings)])
-        kept = re.search(rf'^{re.escape(title)}\n.*?(?=^## )', old, re.DOTALL | re.MULTILINE)
-        return kept[0].rstrip() if kept else f'{title}\n\nNot run yet: `scripts/time_to_accuracy.py --networks {network} --write`.'
+        title = self.title(network)
+        if network not in self.measured():
+            return part_of(old, title) or f'{title}\n\nNot run yet: `scripts/time_to_accuracy.py --networks {network} --write`.'
+        dates = sorted({r['date'] for r in self.runs if r['network'] == network})
+        when = dates[0] if len(dates) == 1 else f'{dates[0]} to {dates[-1]}'
+        drawing = f'![seconds to the target](time-to-accuracy-{network}.svg)'
+        return '\n\n'.join([title, f'{machine()}, {when}.', self.table(network), drawing, self.settings(network, sgd_settings)])
 
     def write(self, folder, sgd_settings):
         file = folder / 'time-to-accuracy.md'
         old = file.read_text(encoding='utf-8') if file.exists() else ''
-        notes = NOTES.search(old)
-        sections = '\n\n'.join(self.section(n, sgd_settings, old) for n in self.networks)
-        file.write_text(PAGE.format(tables=sections, notes=notes[0] if notes else ''), encoding='utf-8')
+        parts = [self.section(n, sgd_settings, old) for n in self.networks] + [part_of(old, NOTES)]
+        file.write_text(PAGE.format(parts='\n\n'.join(filter(None, parts))), encoding='utf-8')
         for network in self.measured():
             (folder / f'time-to-accuracy-{network}.svg').write_text(self.drawing(network), encoding='utf-8')
 
