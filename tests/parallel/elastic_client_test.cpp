@@ -85,6 +85,23 @@ struct Rank {
     player->take_back_weights();
     return shown;
   }
+  // Returns the center, which is the model of the checkpoint.
+  Weights save(MemoryArchive& file) {
+    player->show_common_weights();
+    const Weights model = weights_of(p);
+    player->archive_common(file);
+    player->archive(file);
+    player->take_back_weights();
+    return model;
+  }
+  void resume(MemoryArchive& file, const Weights& model) {
+    file.rewind_to_load();
+    std::copy(model.begin(), model.end(), p.weights.data());
+    player->start(p);
+    player->archive_common(file);
+    player->archive(file);
+    player->begin_epoch(1);
+  }
 
   Communicator& comm;
   Parameters p;
@@ -262,19 +279,10 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
         Rank rank(asynchronous(0.3, period), comm);
         rank.steps(0, 5);
         rank.player->drain(rank.sink);
-        rank.player->show_common_weights();
-        model = weights_of(rank.p);
-        rank.player->archive_common(file);
-        rank.player->archive(file);
-        rank.player->take_back_weights();
+        model = rank.save(file);
       }
-      file.rewind_to_load();
       Rank rank(asynchronous(0.3, period), comm);
-      std::copy(model.begin(), model.end(), rank.p.weights.data());
-      rank.player->start(rank.p);
-      rank.player->archive_common(file);
-      rank.player->archive(file);
-      rank.player->begin_epoch(1);
+      rank.resume(file, model);
       rank.steps(5, 10);
       rank.player->drain(rank.sink);
       EXPECT_EQ(weights_of(rank.p), through);
@@ -283,7 +291,8 @@ TEST(AsynchronousEasgd, SaveAndLoadIsNoBreak) {
   }
 }
 
-// A rank that was a worker when the state was saved has weights of its own there, which are not the center.
+// A checkpoint also holds the weights of each worker. A rank that resumes as a server must not take them for the
+// center.
 TEST(AsynchronousEasgd, AWorkerThatBecomesAServerServesTheCenter) {
   run_ranks(3, [&](Communicator& comm) {
     MemoryArchive file;
@@ -292,20 +301,11 @@ TEST(AsynchronousEasgd, AWorkerThatBecomesAServerServesTheCenter) {
       Rank rank(asynchronous(0.3), comm);
       rank.steps(0, 5);
       rank.player->drain(rank.sink);
-      rank.player->show_common_weights();
-      center = weights_of(rank.p);
-      rank.player->archive_common(file);
-      rank.player->archive(file);
-      rank.player->take_back_weights();
+      center = rank.save(file);
       EXPECT_NE(weights_of(rank.p), center);
     }
-    file.rewind_to_load();
     Rank rank(asynchronous(0.3, 1, Bits::full, 1), comm);
-    std::copy(center.begin(), center.end(), rank.p.weights.data());
-    rank.player->start(rank.p);
-    rank.player->archive_common(file);
-    rank.player->archive(file);
-    rank.player->begin_epoch(1);
+    rank.resume(file, center);
     rank.player->drain(rank.sink);
     rank.player->end_epoch(rank.sink);
     EXPECT_EQ(rank.center(), center);

@@ -264,9 +264,7 @@ TEST(ParameterServer, quantisation_errors_are_in_the_residuals) {
 
 TEST(ParameterServer, residuals_of_workers_that_become_servers_pass_to_the_first_worker) {
   run_ranks(4, [&](Communicator& comm) {
-    const std::string name = sum_on_reshard_name("DataParallelASGD.residual");
-    MemoryArchive saved, after;
-    for (const int serving : {0, 2}) {
+    const auto state_of = [&](std::int64_t serving, MemoryArchive* saved) {
       ParallelTrainOptions o = servers(Policy::async, Push::deltas);
       o.as<ServerOptions>().bits.kind = ExchangeBits::Kind::one;
       o.as<ServerOptions>().servers = serving;
@@ -277,15 +275,18 @@ TEST(ParameterServer, residuals_of_workers_that_become_servers_pass_to_the_first
       const auto player = play(o, comm);
       player->bind(*optimizer, [] { return make_optimizer({}); });
       player->start(p);
-      if (serving > 0) player->archive(saved);
-      player->archive(after);
-      if (serving > 0) continue;
-      saved = after;
-      std::ranges::fill(saved.floats.at(name), static_cast<float>(1 << comm.rank()));
-      saved.rewind_to_load();
-    }
+      if (saved) player->archive(*saved);
+      MemoryArchive state;
+      player->archive(state);
+      return state;
+    };
+    const std::string name = sum_on_reshard_name("DataParallelASGD.residual");
+    MemoryArchive saved = state_of(0, nullptr);
+    std::ranges::fill(saved.floats.at(name), static_cast<float>(1 << comm.rank()));
+    saved.rewind_to_load();
+    const MemoryArchive resumed = state_of(2, &saved);
     if (comm.rank() >= 2) return;
-    EXPECT_THAT(after.floats.at(name), testing::Each(comm.rank() == 0 ? 1 + 4 + 8 : 2));
+    EXPECT_THAT(resumed.floats.at(name), testing::Each(comm.rank() == 0 ? 1 + 4 + 8 : 2));
   });
 }
 

@@ -17,6 +17,11 @@
 #include "tutti/optimizer.h"
 
 namespace tutti {
+namespace {
+
+constexpr int kResidualTag = 32006;
+
+}  // namespace
 
 ServerClient::ServerClient(const ServerOptions& options, const MethodContext& context)
     : options_(options),
@@ -413,14 +418,15 @@ void ServerClient::archive(Archive& a, Section section) {
 // Residuals of ranks that were workers and now only serve pass to the first worker.
 void ServerClient::take_over_residuals(FloatBuffer& of_worker) {
   if (!codec_->lossy() || workers_ == comm_.size()) return;
+  const bool serves = comm_.rank() >= workers_;
+  if (!serves && comm_.rank() > 0) return;
   if (of_worker.size() == 0) of_worker = FloatBuffer(live_->size());
-  FloatBuffer sent(live_->size());
+  const auto bytes = std::as_writable_bytes(of_worker.span());
+  if (serves) return comm_.send(0, kResidualTag, bytes)->wait();
+  float* const residual = worker_->residual().data();
   for (int server = workers_; server < comm_.size(); ++server) {
-    if (comm_.rank() == server) std::ranges::copy(of_worker.span(), sent.data());
-    comm_.broadcast(server, std::as_writable_bytes(sent.span()));
-    if (comm_.rank() != 0) continue;
-    float* const residual = worker_->residual().data();
-    for (std::size_t i = 0; i < sent.size(); ++i) residual[i] += sent.data()[i];
+    comm_.receive(server, kResidualTag, bytes)->wait();
+    for (std::size_t i = 0; i < of_worker.size(); ++i) residual[i] += of_worker.data()[i];
   }
 }
 

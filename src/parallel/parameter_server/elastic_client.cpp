@@ -197,7 +197,7 @@ void ElasticClient::archive(Archive& a, Section section) {
   const std::string loss = gone_name(kOwnWeights);
   bool loses = apart_;
   if (a.has(loss)) a(loss, loses);
-  if (a.loading() && comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
+  if (comm_.rank() >= workers_) apart_ = false;  // was a worker when this was saved
   if (!apart_) return;
   FloatBuffer& own = a.loading() ? live_->weights : center_;
   for (const Slice& s : live_->slices) {
