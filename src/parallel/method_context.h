@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+// Of a period, in samples per rank: far beyond any use, and times the ranks it fits into 64 bits.
+inline constexpr std::int64_t kLongestPeriod = 1'000'000'000'000;
+
 struct MethodContext {
   Communicator& comm;  // outlives the method
   std::shared_ptr<RunOptimizer> optimizer = std::make_shared<RunOptimizer>();

@@ -93,6 +93,10 @@ void AutoAdjustOptions::describe(config::Fields& f) {
 
 void AutoAdjustOptions::check(config::Fields& f) const {
   require(f, decrease_factor > 0 && decrease_factor <= 1, "learnRateDecreaseFactor", "must lie above 0, up to 1");
+  if (decrease_factor == 1 && method == Method::after_epoch && load_best_model && !continue_reduce)
+    f.problem("learnRateDecreaseFactor",
+              "with loadBestModel = true, learnRateDecreaseFactor = 1 repeats an epoch that is no better for ever",
+              "a smaller factor, or loadBestModel = false");
   require(f, increase_factor >= 1 && std::isfinite(increase_factor), "learnRateIncreaseFactor", "must be 1 or more");
   require(f, !std::isnan(reduce_if_improve_less), "reduceLearnRateIfImproveLessThan", "must be a number");
   require(f, !std::isnan(increase_if_improve_more), "increaseLearnRateIfImproveMoreThan", "must be a number");

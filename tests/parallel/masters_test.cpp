@@ -102,6 +102,28 @@ TEST(Masters, ThatDoNotPullTrainAsTheirGroupsAlone) {
   }
 }
 
+// Another period would round differently.
+TEST(Masters, WhoseWorkersPushTogetherCountTheSamplesOfTheirGroup) {
+  for (const std::string servers : {"", ";servers=1"})
+    for (const std::string waits : {"policy=sync;syncPeriod=9", "maxStaleness=0;syncPeriod=9"}) {
+      SCOPED_TRACE(waits + servers);
+      const bool serves = !servers.empty();
+      const std::string inside = asgd(waits + servers);
+      Course run{.ranks = 4 + 2 * serves, .whole_numbers = false};
+      if (serves) run.parts = {{0}, {1}, {}, {2}, {3}, {}};
+      const auto is = train(run, hierarchy(easgd("movingRate=0;period=2"), "n:2", inside));
+      for (const int group : {0, 1}) {
+        Course alone{.ranks = 2 + serves, .parts = {{2 * group}, {2 * group + 1}}, .whole_numbers = false};
+        if (serves) alone.parts.emplace_back();
+        const auto expected = train(alone, inside);
+        for (int r = 0; r < 2; ++r) {
+          const auto place = static_cast<std::size_t>(r), first = static_cast<std::size_t>(group * alone.ranks);
+          EXPECT_TRUE(reference::same(is[first + place].own, expected[place].own)) << group << r;
+        }
+      }
+    }
+}
+
 // Everything that any level keeps for itself: common weights are equal on all ranks, and a pull is one.
 TEST(Masters, ElasticOnAnyLevelShowOneSetOfWeights) {
   for (const Grouping& g : groupings())

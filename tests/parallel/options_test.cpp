@@ -189,6 +189,7 @@ TEST(ParallelTrainOptions, ParameterServers) {
             ServerOptions::Policy::sync);
   for (const auto& [settings, words] : std::vector<std::pair<std::string, std::string>>{
            {"syncPeriod=0", "at least 1 sample"},
+           {"syncPeriod=8:1000000000001", "at most 1000000000000 samples"},
            {"maxStaleness=2\npolicy=sync", "policy = async"},
            {"maxStaleness=-3", "is a number of pushes"},
            {"policy=sync\nusePipeline=true", "usePipeline needs"},
@@ -243,6 +244,8 @@ TEST(ParallelTrainOptions, BlockSizesHaveTwoUnitsAndOldNames) {
   EXPECT_EQ(std::get<ModelAveragingOptions>(averaging("blockSize=1000").options.method).block.each(3), 333);
   EXPECT_THAT(averaging("blockSize=1000\nblockSizePerWorker=250").errors, HasSubstr("both blockSize and"));
   EXPECT_THAT(averaging("blockSize=0").errors, HasSubstr("at least 1"));
+  for (const char* key : {"blockSize", "blockSizePerWorker"})
+    EXPECT_THAT(averaging(std::string(key) + "=9223372036854775807").errors, HasSubstr("at most 1000000000000 samples"));
   for (const char* old : {"syncPeriod", "syncFrequencyInFrames"}) {
     const Result r = averaging(std::string(old) + "=300");
     EXPECT_EQ(r.errors, "");

@@ -142,6 +142,10 @@ TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch; autoAdjustMinibatch=true ]"), "");
   EXPECT_EQ(problem("AutoAdjust=[ learnRateDecreaseFactor=1.5; learnRateIncreaseFactor=0.5 ]"),
             "learnRateDecreaseFactor must lie above 0, up to 1\nlearnRateIncreaseFactor must be 1 or more\n");
+  EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch; learnRateDecreaseFactor=1 ]"),
+            "with loadBestModel = true, learnRateDecreaseFactor = 1 repeats an epoch that is no better for ever\n");
+  for (const std::string ends : {"loadBestModel=false", "continueReduce=true"})
+    EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch; learnRateDecreaseFactor=1; " + ends + " ]"), "");
   EXPECT_EQ(problem("AutoAdjust=[ learnRateAdjustInterval=0 ]"), "learnRateAdjustInterval must be at least 1 epoch\n");
   EXPECT_EQ(problem("AutoAdjust=[ numSamples4Search=100; numMiniBatch4LRSearch=2 ]"),
             "both numSamples4Search and numMiniBatch4LRSearch are given\n");

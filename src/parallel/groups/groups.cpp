@@ -236,6 +236,10 @@ ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Grou
     if (g == layout.group) first = workers;
     workers += layout.sizes[static_cast<std::size_t>(g)] - serving;
   }
+  if (groups.works && in.keeps_step()) {
+    owned.push_back(group.split(levels.works ? 0 : 1));
+    levels.step = owned.back().get();
+  }
   m.data = {};
   m.data.share = {levels.works ? first + layout.local : -1, workers};
   m.data.unit_share = m.data.share;

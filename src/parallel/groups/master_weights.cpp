@@ -71,9 +71,17 @@ void MasterWeights::poll() {
   if (levels_.outer) levels_.outer->poll();
 }
 
-// The samples of the group are taken to be those of the leader times the workers.
+// Workers that push together count the samples of their group alone, not those of all groups.
+StepInfo MasterWeights::step_of_workers(const StepInfo& step) const {
+  StepInfo of_workers = step;
+  of_workers.global_samples = step.own_samples;
+  if (levels_.step) levels_.step->all_reduce_sum(std::span(&of_workers.global_samples, 1));
+  return of_workers;
+}
+
+// For the outer servers the samples of the group are taken to be those of the leader times the workers.
 WeightChange MasterWeights::after_update(const StepInfo& step) {
-  const WeightChange change = levels_.inner->after_update(step);
+  const WeightChange change = levels_.inner->after_update(levels_.step ? step_of_workers(step) : step);
   if (!levels_.outer) return change;
   StepInfo of_group = step;
   of_group.samples = of_group.own_samples = step.samples * levels_.workers;

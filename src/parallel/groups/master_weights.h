@@ -25,6 +25,7 @@ struct MasterLevels {
   bool outer_waits = false;                       // leaders exchange in step
   StepSkipper* skipper = nullptr;                 // backup workers of the group
   int workers = 1;                                // of the group
+  Communicator* step = nullptr;                   // workers of a group that keeps step; null in other groups
   bool works = true;                              // this rank does; otherwise it only serves
   enum class Units { none, of_groups, of_workers };
   Units units = Units::none;  // what the work queue hands out
@@ -50,6 +51,7 @@ class MasterWeights final : public WeightExchange, public StepSkipper, Pollable 
  private:
   ServedWeights* group_weights() const { return levels_.group_weights ? levels_.group_weights() : nullptr; }
   void plan_work_queue();
+  StepInfo step_of_workers(const StepInfo&) const;
   void meet(bool ends_epoch);
   void copy(const FloatBuffer& from, FloatBuffer& to) const;
   void count_spent();

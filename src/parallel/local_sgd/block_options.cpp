@@ -13,8 +13,9 @@
 namespace tutti {
 namespace {
 
-void at_least_one(config::Fields& f, const char* key, std::int64_t v) {
+void number_of_samples(config::Fields& f, const char* key, std::int64_t v) {
   if (f.given(key) && v < 1) f.problem(key, fmt::format("{} must be at least 1 sample", key));
+  if (v > kLongestPeriod) f.problem(key, fmt::format("{} must be at most {} samples", key, kLongestPeriod));
 }
 
 void fraction(config::Fields& f, const char* key, double v) {
@@ -32,8 +33,8 @@ void BlockSize::describe(config::Fields& f) {
   f("blockSize", total, "samples over all ranks between two exchanges; replaces blockSizePerWorker");
   if (f.given("blockSize") && f.given("blockSizePerWorker"))
     f.problem("blockSize", "both blockSize and blockSizePerWorker are given", "keep one of the two");
-  at_least_one(f, "blockSizePerWorker", per_worker);
-  at_least_one(f, "blockSize", total);
+  number_of_samples(f, "blockSizePerWorker", per_worker);
+  number_of_samples(f, "blockSize", total);
 }
 
 void StreamOptions::describe(config::Fields& f) {

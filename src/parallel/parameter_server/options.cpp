@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/parameter_server/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -56,11 +58,11 @@ void ServerOptions::describe(config::Fields& f) {
 }
 
 void ServerOptions::check(config::Fields& f) const {
-  for (const std::int64_t period : sync_period.values)
-    if (period < 1) {
-      f.problem("syncPeriod", "syncPeriod must be at least 1 sample", "leave it out to push after every minibatch");
-      break;
-    }
+  const auto any = [&](auto bad) { return std::ranges::any_of(sync_period.values, bad); };
+  if (any([](std::int64_t period) { return period < 1; }))
+    f.problem("syncPeriod", "syncPeriod must be at least 1 sample", "leave it out to push after every minibatch");
+  if (any([](std::int64_t period) { return period > kLongestPeriod; }))
+    f.problem("syncPeriod", fmt::format("syncPeriod must be at most {} samples", kLongestPeriod));
   if (fetch_period < 0) f.problem("fetchPeriod", "a number of samples cannot be negative", "write 0 or more");
   if (max_staleness < -1)
     f.problem("maxStaleness", "maxStaleness is a number of pushes", "write 0 or more, or -1 for any");
