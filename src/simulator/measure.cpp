@@ -46,7 +46,14 @@ class OtherMemory {
   FloatBuffer values_;
 };
 
-// The median time of a call after other memory was used; 60 ms of calls.
+// Of a core: ranks may share them.
+double cpu_seconds() {
+  std::timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// The median time of a call on a core after other memory was used; 60 ms of calls.
 template <class Work>
 double seconds_of(OtherMemory& other, const Work& work) {
   work();  // touches the memory
@@ -54,9 +61,9 @@ double seconds_of(OtherMemory& other, const Work& work) {
   double total = 0;
   do {
     other.use();
-    const auto begun = Clock::now();
+    const double begun = cpu_seconds();
     work();
-    times.push_back(seconds_since(begun));
+    times.push_back(cpu_seconds() - begun);
     total += times.back();
   } while (times.size() < 5 || total < kSecondsPerLoop);
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
@@ -315,14 +322,18 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   m.parts.layout.slices = first.slices, m.parts.layout.chunks = first.chunks;
   for (Slice& s : m.parts.layout.slices) s.sparse_gradient = false;
   double update = 0;
+  int updating = 0;  // the most ranks at once, which share memory
   for (const Share& share : shares_of(ranks, per_rank, first.minibatch, shared_cores, world.size())) {
     TimedShare timed;
     on_first_ranks(world, share.ranks, [&](Communicator&) { timed = timed_share(action, share.samples); });
     m.parts.steps.push_back(step_cost(world, timed, share.ranks));
-    if (update == 0) update = mean(world, timed.core * timed.steps.update, share.ranks);
+    const double took = mean(world, timed.core * timed.steps.update, share.ranks);
+    if (share.ranks > updating) update = took, updating = share.ranks;
   }
   std::ranges::sort(m.parts.steps, {}, &StepCost::samples);
-  on_first_ranks(world, busy, [&](Communicator& together) {
+  // All that share cores share memory, too, and have more of it than a cache holds.
+  const int all = shared_cores > 0 ? std::min(world.size(), std::max(busy, std::ranges::max(ranks))) : 1;
+  on_first_ranks(world, all, [&](Communicator& together) {
     for (const char* name : kCodings) {
       together.barrier();
       codecs[name] = measure_codec(m.parts.layout, name);
@@ -333,16 +344,16 @@ Measured measure(const std::vector<std::string>& words, const std::vector<int>& 
   const int few = std::min(world.size(), std::max(2, busy));
   on_first_ranks(world, few, [&](Communicator& together) { m.parts.message.latency = measure_latency(together); });
   // Many connections on shared cores make messages and bytes dearer: each poll looks at all of them.
-  const int most = shared_cores > 0 ? std::max(few, std::min(world.size(), std::ranges::max(ranks))) : few;
+  const int most = std::max(few, all);
   on_first_ranks(world, most, [&](Communicator& together) {
     m.parts.message.per_message = measure_messages(together, per_core(most));
     m.parts.message.per_byte = measure_bytes(together, per_core(most), m.parts.message.per_message);
   });
   for (const char* name : kCodings) {
     CodecCost& c = codecs[name];
-    m.parts.codecs[name] = {mean(world, c.encode, busy), mean(world, c.decode, busy), mean(world, c.add, busy)};
+    m.parts.codecs[name] = {mean(world, c.encode, all), mean(world, c.decode, all), mean(world, c.add, all)};
   }
-  m.parts.pass = mean(world, pass, busy);
+  m.parts.pass = mean(world, pass, all);
   if (world.rank() != 0) return m;
   m.weights = values_of(m.parts.layout);
   m.parts.update = update / m.weights;
