@@ -814,6 +814,98 @@ TEST(BlockExchange, ContinuesFromItsArchives) {
       expect_exact_resume(o, at);
 }
 
+// Own weights of each rank after `at` steps of `before` ranks and `more` of the first `after` of them, which load what
+// was saved in between; with `ends` after the end of the epoch, too.
+Weights continued(const ParallelTrainOptions& o, int before, int at, int after, int more, bool ends = false) {
+  std::vector<MemoryArchive> rank_states(static_cast<std::size_t>(before));
+  MemoryArchive common;
+  std::vector<float> model;
+  const auto steps = [&](Player& player, Parameters& p, Descent& sink, int rank, int ranks, int from, int end) {
+    for (int t = from; t < end; ++t) one_step({.ranks = ranks}, player, p, sink, rank, t);
+  };
+  run_ranks(before, [&](Communicator& comm) {
+    Parameters p = parameters_of(kShapes);
+    const auto start = first_weights(p);
+    std::copy(start.begin(), start.end(), p.weights.data());
+    const auto player = play(o, comm);
+    player->start(p);
+    player->begin_epoch(0);
+    Descent sink(p);
+    steps(*player, p, sink, comm.rank(), before, 0, at);
+    player->drain(sink);
+    player->show_common_weights();
+    p.weights.memory().synchronize();
+    player->archive(rank_states[static_cast<std::size_t>(comm.rank())]);
+    if (comm.rank() == 0) {
+      player->archive_common(common);
+      model.assign(p.weights.data(), p.weights.data() + p.size());
+    }
+    comm.barrier();
+    player->take_back_weights();
+  });
+  Weights own(static_cast<std::size_t>(after));
+  run_ranks(after, [&](Communicator& comm) {
+    MemoryArchive mine = rank_states[static_cast<std::size_t>(comm.rank())], of_all = common;
+    mine.rewind_to_load(), of_all.rewind_to_load();
+    Parameters p = parameters_of(kShapes);
+    std::copy(model.begin(), model.end(), p.weights.data());
+    const auto player = play(o, comm);
+    player->start(p);
+    player->archive_common(of_all);
+    player->archive(mine);
+    player->begin_epoch(0);
+    Descent sink(p);
+    steps(*player, p, sink, comm.rank(), after, at, at + more);
+    player->drain(sink);
+    if (ends) player->end_epoch(sink);
+    p.weights.memory().synchronize();
+    own[static_cast<std::size_t>(comm.rank())].assign(p.weights.data(), p.weights.data() + p.size());
+  });
+  return own;
+}
+
+// Common weights of a rank alone are its own at the last end of a block, in fragments as on the whole.
+TEST(Stream, ARankAloneHasCommonWeights) {
+  const auto same = [](const Parameters& a, const Parameters& b) {
+    a.weights.memory().synchronize(), b.weights.memory().synchronize();
+    return std::equal(a.weights.data(), a.weights.data() + a.size(), b.weights.data());
+  };
+  run_ranks(1, [&](Communicator& comm) {
+    for (const StreamSettings& stream : {StreamSettings{.fragments = 2}, StreamSettings{1, 2}}) {
+      Parameters p = parameters_of(kShapes), q = parameters_of(kShapes);
+      const auto plain = play(averaging(20), comm), streams = play(streamed(averaging(20), stream), comm);
+      Descent to_p(p), to_q(q);
+      plain->start(p), streams->start(q);
+      plain->begin_epoch(0), streams->begin_epoch(0);
+      for (int t = 0; t < 11; ++t) {
+        one_step({.ranks = 1}, *plain, p, to_p, 0, t);
+        one_step({.ranks = 1}, *streams, q, to_q, 0, t);
+        plain->show_common_weights(), streams->show_common_weights();
+        EXPECT_TRUE(same(p, q)) << t << ", the common weights";
+        plain->take_back_weights(), streams->take_back_weights();
+        EXPECT_TRUE(same(p, q)) << t << ", its own weights";
+      }
+    }
+  });
+}
+
+// Two ranks offer their weights after the fourth step and use the sums after the sixth.
+TEST(Stream, ARankAloneUsesWhatIsUnderWay) {
+  const auto o = streamed(averaging(4 * kShare), {1, 2}), later = streamed(averaging(100 * kShare), {1, 2});
+  const auto alone = continued(o, 2, 5, 1, 1);
+  EXPECT_EQ(alone[0], continued(o, 2, 5, 2, 1)[0]);
+  EXPECT_NE(alone[0], continued(later, 2, 5, 1, 1)[0]) << "nothing was under way";
+}
+
+// What ranks that are gone have seen does not count.
+TEST(Stream, FewerRanksAverageByTheirSamples) {
+  for (const int after : {1, 2, 3}) {
+    const auto whole = continued(averaging(1000), 4, 3, after, 2, true);
+    for (const StreamSettings& stream : {StreamSettings{.fragments = 2}, StreamSettings{1, 2}})
+      EXPECT_EQ(continued(streamed(averaging(1000), stream), 4, 3, after, 2, true), whole) << after;
+  }
+}
+
 // As when a run goes back: no residual of the first run is left in the second.
 TEST(BlockExchange, StartsAgainWithoutResiduals) {
   auto one_bit = momentum(20, 0.5, 1, true), elastic_bits = elastic(0.2, 3);

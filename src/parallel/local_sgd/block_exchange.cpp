@@ -89,8 +89,12 @@ WeightChange BlockExchange::after_update(const StepInfo& step) {
   return due(0, 0) ? exchange() : WeightChange{};
 }
 
+bool BlockExchange::nothing_to_exchange() const {
+  return comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy();
+}
+
 bool BlockExchange::stream_step(const BlockSamples& n) {
-  if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy()) return false;
+  if (nothing_to_exchange()) return stream_->step_alone(n);
   if (!stream_->step(n)) return false;
   stream_exchanged(stream_->take_seconds());
   return true;
@@ -132,8 +136,8 @@ WeightChange BlockExchange::exchange() {
   const auto start = Clock::now();
   const BlockSamples n = stream_ ? since_ : count_samples();
   if (!stream_) rule_->begin(n, 0);
-  if (comm_.size() == 1 && rule_->nothing_alone() && !codec_->lossy())
-    keep_common();
+  if (nothing_to_exchange())
+    stream_ ? stream_->restart_alone() : keep_common();
   else if (stream_)
     stream_->exchange_all();
   else if (settings_.library_sums)
@@ -238,6 +242,7 @@ void BlockExchange::archive_rank(Archive& a) {
   bool loses = apart_ && (explores || since_.mine > 0);
   if (a.has(loss)) a(loss, loses);
   if (stream_) stream_->archive(a);
+  if (stream_ && a.loading()) stream_->sum_samples(comm_);
   archive_residuals(a, key("residual"), key("ownerResidual"));
 }
 

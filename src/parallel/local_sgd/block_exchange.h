@@ -62,6 +62,7 @@ class BlockExchange final : public WeightExchange, Pollable {
   void archive_residuals(Archive&, const std::string& rank_name, const std::string& owner_name);
   void take_over(Archive&, const std::string& rank_name, float carried, std::span<float> residual);
   bool due(std::int64_t more_minibatches, std::int64_t more_samples) const;
+  bool nothing_to_exchange() const;
   bool stream_step(const BlockSamples&);
   void stream_exchanged(double seconds);
   void exchange_chunks();

@@ -61,12 +61,37 @@ bool FragmentStream::acts_after(std::int64_t samples) const {
   return (in_flight_ != kNone && waited_ + 1 >= settings_.overlap) || due(samples);
 }
 
-bool FragmentStream::step(const BlockSamples& n) {
-  const Stopwatch watch(seconds_);
+void FragmentStream::count(const BlockSamples& n) {
   position_ += n.all;
   for (Fragment& f : fragments_) f.since.mine += n.mine, f.since.all += n.all;
-  bool taken = false;
-  if (in_flight_ != kNone && ++waited_ >= settings_.overlap) finish(), taken = true;
+}
+
+bool FragmentStream::take_when_due() {
+  if (in_flight_ == kNone || ++waited_ < settings_.overlap) return false;
+  finish();
+  return true;
+}
+
+bool FragmentStream::step_alone(const BlockSamples& n) {
+  bool taken = take_when_due();
+  count(n);
+  if (position_ < block_size_) return taken;
+  taken = taken || in_flight_ != kNone;
+  restart_alone();
+  return taken;
+}
+
+void FragmentStream::restart_alone() {
+  finish();
+  kernels_.run(weights::Copy{live_.weights.data(), block_.weights.data()}, live_.size());
+  for (Fragment& f : fragments_) f.since = {};
+  next_ = position_ = 0;
+}
+
+bool FragmentStream::step(const BlockSamples& n) {
+  const Stopwatch watch(seconds_);
+  count(n);
+  bool taken = take_when_due();
   while (due()) {
     taken = taken || in_flight_ != kNone;
     finish();
@@ -152,6 +177,14 @@ void FragmentStream::archive(Archive& a) {
   if (in_flight_ == kNone) return;
   if (a.loading()) std::copy_n(live_.weights.data(), live_.size(), offered_.data());
   if (a.has(own_name("offered weights"))) a(own_name("offered weights"), offered_.span());
+}
+
+// Samples of ranks that are gone do not count.
+void FragmentStream::sum_samples(Communicator& comm) {
+  std::vector<std::int64_t> sums;
+  for (const Fragment& f : fragments_) sums.push_back(f.since.mine);
+  comm.all_reduce_sum(std::span(sums));
+  for (std::size_t f = 0; f < sums.size(); ++f) fragments_[f].since.all = sums[f];
 }
 
 void FragmentStream::archive_common(Archive& a) {

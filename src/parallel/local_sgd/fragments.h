@@ -27,12 +27,16 @@ class FragmentStream {
   std::size_t fragments() const { return fragments_.size(); }
   void advance();                  // makes progress on messages
   bool step(const BlockSamples&);  // call after a minibatch; returns whether the result of an exchange was applied
+  // Of a rank without others, whose exchanges would change nothing. Of a run with more ranks, a result may be in flight.
+  bool step_alone(const BlockSamples&);
+  void restart_alone();                         // applies it, and begins a block: the weights are the common ones
   bool acts_after(std::int64_t samples) const;  // whether step() with that many samples would offer or apply weights
   void drain();                                 // waits for messages; results are still applied when they are due
   void finish();                                // waits for messages and applies the results now
   void exchange_all();                          // exchanges every fragment and waits; starts a new block
   void archive(Archive&);                       // of this rank
   void archive_common(Archive&);
+  void sum_samples(Communicator&);  // call after loading: the number of ranks may have changed. Collective
   // The host has changed own weights, and nothing is in flight on a device.
   void moved(const float* before);
   double take_seconds();  // spent in here, without advance()
@@ -44,6 +48,8 @@ class FragmentStream {
   };
   static constexpr std::int64_t kNone = -1;
 
+  void count(const BlockSamples&);
+  bool take_when_due();
   void begin(std::size_t fragment);
   bool due(std::int64_t more = 0) const;
   template <class Body>
