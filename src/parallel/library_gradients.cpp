@@ -9,6 +9,7 @@
 #include "base/timeline.h"
 #include "collective/all_reduce.h"
 #include "parallel/local_gradients.h"
+#include "tutti/log.h"
 
 namespace tutti {
 
@@ -45,6 +46,7 @@ void LibraryGradients::unite_lists() {
 }
 
 void LibraryGradients::finish_step() {
+  const double waited = stats_.wait;
   {
     const WorkTimer waiting(stats_.wait, Work::wait);
     comm_.all_reduce_sum(parameters_->gradients.span());
@@ -54,12 +56,17 @@ void LibraryGradients::finish_step() {
     }
   }
   ++stats_.exchanges;
+  if (print_every_ > 0 && ++sums_ % print_every_ == 0) {
+    const double seconds = stats_.wait - waited;
+    log::line(fmt::format("Actual gradient aggregation time: {:.6g}", seconds));
+    log::record("exchange", {{"seconds", seconds}, {"wait_seconds", seconds}});
+  }
   sink_->on_reduced(chunks_, columns_);
 }
 
-ParallelMethod make_library_sums(Communicator& comm, const std::string& remark) {
+ParallelMethod make_library_sums(Communicator& comm, std::int64_t print_every, const std::string& remark) {
   ParallelMethod m;
-  m.gradients = std::make_unique<LibraryGradients>(comm);
+  m.gradients = std::make_unique<LibraryGradients>(comm, print_every);
   m.data.share = m.data.unit_share = {comm.rank(), comm.size()};
   m.metrics.per_step = m.update_ranks = &comm;
   m.traits.text = fmt::format("ASA on {} rank{}, gradients summed by the MPI library{}", comm.size(),

@@ -13,7 +13,8 @@ namespace tutti {
 
 class LibraryGradients final : public GradientExchange {
  public:
-  explicit LibraryGradients(Communicator& comm) : comm_(comm) {}
+  // `print_every`: n = a line about every n-th sum; 0 = none.
+  LibraryGradients(Communicator& comm, std::int64_t print_every) : comm_(comm), print_every_(print_every) {}
   void start(Parameters&) override;
   void begin_step(const StepInfo& step, ReducedGradientSink& sink) override { columns_ = step.columns, sink_ = &sink; }
   void chunk_ready(std::size_t) override {}
@@ -23,6 +24,8 @@ class LibraryGradients final : public GradientExchange {
   void unite_lists();
 
   Communicator& comm_;
+  const std::int64_t print_every_;
+  std::int64_t sums_ = 0;
   Parameters* parameters_ = nullptr;
   std::vector<std::size_t> chunks_;  // indices of all chunks
   std::vector<float> listed_;        // by sparse row: number of ranks that list it
@@ -31,6 +34,6 @@ class LibraryGradients final : public GradientExchange {
 };
 
 // `remark` is printed with the settings at start.
-ParallelMethod make_library_sums(Communicator&, const std::string& remark);
+ParallelMethod make_library_sums(Communicator&, std::int64_t print_every, const std::string& remark);
 
 }  // namespace tutti

@@ -34,6 +34,14 @@ class MethodsTest(support.TrainerTest):
                 self.assertIn('5-th sync: totalThroughput = ', text)
                 self.assertNotIn('this training has', text)
 
+    def test_asa_tells_how_long_exchanges_took(self):
+        for settings, words in (('exchange=weights', '5-th sync point was hit'), ('allReduce=library', 'Actual gradient aggregation time: '),
+                                ('exchangeBits=16', 'Actual gradient aggregation time: ')):
+            with self.subTest(settings=settings):
+                settings = f'parallelizationMethod=ASA;ASA=[{settings}]'
+                self.assertNotIn(words, self.train(2, settings))
+                self.assertIn(words, self.train(2, 'syncPerfStats=5;' + settings))
+
     def test_fragments_are_as_many_as_there_are(self):
         blocks = 'parallelizationMethod=ModelAveragingSGD;ModelAveragingSGD=[blockSize=24;fragments=%d]'
         text = self.train(2, blocks % 1000)

@@ -62,12 +62,14 @@ ParallelMethod AsaOptions::make(const MethodContext& context) const {
     BlockSettings s;
     s.name = "ASA";
     s.at_epoch_end = false;  // weights are equal after every minibatch
+    s.print_every = context.print_every;
     s.codec = o.bits.codec();
     s.transport = context.transport;
     s.library_sums = library && s.transport.kind != Transport::nccl;
     return make_block_exchange(std::move(s), make_averaging_rule(comm.size()), comm);
   }
-  if (library && context.transport.kind != Transport::nccl) return make_library_sums(comm, context.transport.text);
+  if (library && context.transport.kind != Transport::nccl)
+    return make_library_sums(comm, context.print_every, context.transport.text);
   DataParallelOptions gradients;
   gradients.method = "ASA";
   gradients.announces = false;
