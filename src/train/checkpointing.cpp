@@ -189,6 +189,7 @@ void load(Training& t, const ResumePoint& point) {
         point, [&](Archive& a) { archive_optimizer(t, &a, true), archive_average(t, &a, true); }, *t.world);
   });
   t.progress = static_cast<const Progress&>(s);
+  t.warm_start.over = false;  // unless the exchange's state, where there is one, says otherwise
   if (s.samples_before == 0) t.progress.samples_before = s.epoch * t.samples_per_epoch;  // the file does not tell
   t.adjust = s.adjust;
   t.rate_factor = s.rate_factor;
