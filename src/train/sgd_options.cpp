@@ -123,6 +123,7 @@ void SgdOptions::describe(config::Fields& f) {
   check_sizes(f);
   check_rates(f);
   check_momentum(f);
+  check_truncated(f);
   if (learning_rate_schedule) learning_rate_schedule->end_at(max_epochs, f);
 }
 
@@ -186,11 +187,20 @@ void SgdOptions::describe_running(config::Fields& f) {
   f("traceNodeNamesCategory", trace_category, "the same, as the index of the largest value");
   f("traceNodeNamesSparse", trace_sparse, "the same, as index:value of what is not 0");
   f("truncated", truncated, "truncated back-propagation through time; the reader sets the length of a segment");
-  if (truncated && checkpoint_every_samples > 0)
+}
+
+void SgdOptions::check_truncated(config::Fields& f) const {
+  if (!truncated) return;
+  if (checkpoint_every_samples > 0)
     f.problem(
         "checkpointEverySamples",
         "a checkpoint within an epoch does not hold the states of truncated sequences, so it could not be resumed",
         "leave it out: truncated trainings are checkpointed at the ends of epochs");
+  if (parallel.exchanges() && parallel.start_sample > 0)
+    f.problem("ParallelTrain",
+              "parallelizationStartSample divides the data anew within an epoch, where truncated sequences would lose "
+              "their states",
+              "parallelizationStartEpoch alone: at the end of an epoch all sequences have ended");
 }
 
 void SgdOptions::describe_legacy(config::Fields& f) {

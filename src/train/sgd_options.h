@@ -102,6 +102,7 @@ struct SgdOptions {
   void describe_legacy(config::Fields&);
   void check_rates(config::Fields&) const;
   void check_momentum(config::Fields&) const;
+  void check_truncated(config::Fields&) const;
   void check_sizes(config::Fields&) const;
 };
 

@@ -139,6 +139,16 @@ TEST(SgdOptions, BrokenRulesAreNamedTogether) {
   EXPECT_EQ(problem("L2RegWeight=-1\nclippingThresholdPerSample=0"),
             "L2RegWeight must not be negative\nclippingThresholdPerSample must be positive\n");
   EXPECT_EQ(problem("checkpointEverySamples=-1"), "checkpointEverySamples must be at least 0\n");
+  EXPECT_EQ(problem("truncated=true;checkpointEverySamples=9"),
+            "a checkpoint within an epoch does not hold the states of truncated sequences, so it could not be "
+            "resumed\n");
+  const auto parallel = [](const std::string& start) {
+    return "truncated=true;ParallelTrain=[ parallelizationMethod=DataParallelSGD; " + start + " ]";
+  };
+  EXPECT_EQ(problem(parallel("parallelizationStartSample=9")),
+            "parallelizationStartSample divides the data anew within an epoch, where truncated sequences would lose "
+            "their states\n");
+  EXPECT_EQ(problem(parallel("parallelizationStartEpoch=2")), "");
   EXPECT_EQ(problem("AutoAdjust=[ autoAdjustLR=adjustAfterEpoch; autoAdjustMinibatch=true ]"), "");
   EXPECT_EQ(problem("AutoAdjust=[ learnRateDecreaseFactor=1.5; learnRateIncreaseFactor=0.5 ]"),
             "learnRateDecreaseFactor must lie above 0, up to 1\nlearnRateIncreaseFactor must be 1 or more\n");
