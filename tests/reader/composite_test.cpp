@@ -73,6 +73,20 @@ TEST(Composite, JoinsByKeyInTheOrderOfTheFirst) {
   EXPECT_EQ(read_all(*sparse.reader).size(), 3u);
 }
 
+// Text deserializers inherit the size of chunks.
+TEST(Composite, ChunksAreShuffledAsUnits) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += std::to_string(i) + " |x " + std::to_string(i) + "\n";
+  const TemporaryFile a(lines);
+  const auto order = [&](const std::string& settings) {
+    const auto o = make_composite("deserializers=(" + text(a.path(), "x") + ")\nrandomize=true;" + settings, "train");
+    EXPECT_TRUE(o.reader) << o.errors;
+    EXPECT_TRUE(o.notices.empty());
+    return read_all(*o.reader);
+  };
+  EXPECT_NE(order("randomizationWindow=10;chunkSizeInBytes=50"), order("randomizationWindow=10"));
+}
+
 TEST(Composite, OneDeserializerAlone) {
   const TemporaryFile a("|x 1\n|x 2\n");
   const auto o = make_composite("deserializers=(" + text(a.path(), "x") + ")");

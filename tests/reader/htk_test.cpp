@@ -410,6 +410,21 @@ TEST(Htk, Deserializers) {
   const auto written = make("maxErrors=9;frameMode=true", "", "input", "write");
   written->start_epoch({.minibatch = 100});
   EXPECT_EQ(written->next()->sequences, 2) << "a writer needs whole utterances";
+  const TemporaryFile numbers("1 |t 1\n1 |t 2\n1 |t 3\n"), numbered(fmt::format("1={}\n", corpus.a.path()));
+  for (const std::string action : {"test", "write"}) {
+    const auto joined = make_reader(
+        config::record_from_text("reader=[readerType=CompositeDataReader;frameMode=true\n"
+                                 "deserializers=([type=HTKFeatureDeserializer;input=[x=[scpFile=\"" +
+                                     numbered.path() + "\";dim=1]]]:[type=CNTKTextFormatDeserializer;file=\"" +
+                                     numbers.path() + "\";input=[t=[alias=t;dim=1;format=dense]]])]",
+                                 "run.cntk")
+            .block("reader"),
+        {.action = action});
+    joined->start_epoch({.minibatch = 100});
+    const Batch* batch = joined->next();
+    EXPECT_EQ(batch->sequences, action == "write" ? 1 : 3) << "a text is written with its utterance";
+    EXPECT_EQ(copy(batch->streams[1].dense), (std::vector<float>{1, 2, 3}));
+  }
   expect_parts(error_of([&] { make("", ";expandToUtterance=true"); }), {"another stream of the same deserializer"});
   expect_parts(error_of([&] { make("", "", "inputs"); }), {"did you mean 'input'"});
 }

@@ -6,6 +6,8 @@
 #include <zip.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 
 #include "block_support.h"
@@ -241,6 +243,24 @@ TEST_F(ImageReaderTest, Archives) {
   for (unsigned i = 0; i < 6; ++i) EXPECT_EQ(epoch[0][i].image[0], numbered(9, 8, 3, i).pixels[0]);
   expect_error(block(folder_.write("map.txt", map + ".../a.zip@/train/7.png\t1\n")),
                {"map.txt:7:", "the archive has no 'train/7.png'"});
+}
+
+// Only the archive has a checksum of what it stores.
+TEST_F(ImageReaderTest, DamagedArchives) {
+  int error = 0;
+  const std::string path = folder_.path("a.zip"), image = jpeg_of(numbered(9, 8, 3, 0));
+  zip_t* z = zip_open(path.c_str(), ZIP_CREATE, &error);
+  ASSERT_TRUE(z);
+  const auto index = zip_file_add(z, "0.jpg", zip_source_buffer(z, image.data(), image.size(), 0), 0);
+  ASSERT_EQ(zip_set_file_compression(z, static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0), 0);
+  ASSERT_EQ(zip_close(z), 0);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t at = bytes.find("\xff\xdb") + 5;  // in a table of divisors, which may hold any numbers
+  ASSERT_LT(at, bytes.size());
+  file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(bytes[at] ^ 64));
+  file.close();
+  expect_error(block(folder_.write("map.txt", ".../a.zip@/0.jpg\t1\n")), {"map.txt:1:", "a.zip@/0.jpg", "CRC"});
 }
 
 TEST_F(ImageReaderTest, MeanImage) {

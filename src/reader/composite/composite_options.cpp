@@ -40,6 +40,7 @@ struct CompositeReaderOptions {
   bool numeric_keys = false, frame_mode = false;
   std::string check_data = "true", precision = "float";
   std::int64_t max_errors = 0, trace_level = 0;
+  std::int64_t chunk_bytes = DataLimits().chunk_bytes;  // inherited and checked by the deserializers
   std::vector<std::pair<std::string, Described>> deserializers;
 
   void describe(config::Fields& f) {
@@ -57,7 +58,7 @@ struct CompositeReaderOptions {
     f.no_effect("localTimeline", "every rank takes its share of one global order");
     f.no_effect("multiThreadedDeserialization", "numCPUThreads of an image deserializer says how many threads load");
     f.no_effect("prefetch", "the next minibatches are always prepared in the background");
-    f.no_effect("chunkSizeInBytes", "it belongs to the deserializer");
+    f("chunkSizeInBytes", chunk_bytes, "of text deserializers: the unit of shuffling; a sequence is never cut");
   }
   // For help and for the settings in effect; Fields reads no arrays of blocks.
   void describe_all(config::Fields& f) {

@@ -94,6 +94,10 @@ class ImageFiles::Archive {
       at += n;
       left -= static_cast<std::uint64_t>(n);
     }
+    // libzip compares the checksum only when it is asked for more than there is.
+    unsigned char more = 0;
+    if (const zip_int64_t n = zip_fread(file.get(), &more, 1); n != 0)
+      fail(n < 0 ? zip_file_strerror(file.get()) : "it is longer than the archive says");
   }
 
  private:

@@ -26,10 +26,14 @@ ImageSource::ImageSource(ImageSourceOptions options)
       list_(options_.kind, options_.file),
       budget_(fmt::format("'{}'", options_.file), options_.max_errors, 1) {}
 
+std::size_t ImageSource::wanted_loaders() const {
+  return options_.loaders > 0 ? static_cast<std::size_t>(options_.loaders) : default_loaders();
+}
+
 const SequenceIndex& ImageSource::index() {
   if (index_) return *index_;
   list_.scan(static_cast<std::int64_t>(options_.labels.dim), budget_);
-  if (!loaders_wanted_) loaders_wanted_ = default_loaders();
+  if (!loaders_wanted_) loaders_wanted_ = wanted_loaders();
   if (options_.check == CheckData::files && options_.kind == ImageList::Kind::map)
     check_all([&](std::uint32_t image, std::size_t) {
       const std::string path = list_.file_of(list_.entry(image).image), why = files_.missing(path);
@@ -53,7 +57,7 @@ const SequenceIndex& ImageSource::index() {
 // On the training thread, which alone knows how many cores training uses.
 void ImageSource::begin_epoch() {
   list_.begin_epoch();
-  const std::size_t wanted = options_.loaders > 0 ? static_cast<std::size_t>(options_.loaders) : default_loaders();
+  const std::size_t wanted = wanted_loaders();
   if (pool_ && pool_->size() != wanted) pool_.reset();
   loaders_wanted_ = wanted;
 }

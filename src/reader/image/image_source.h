@@ -61,6 +61,7 @@ class ImageSource final : public SequenceSource {
   };
 
   std::uint32_t image_of(std::uint32_t sequence) const { return sequence / views_; }
+  std::size_t wanted_loaders() const;
   ThreadPool& pool();
   void check_all(const std::function<std::string(std::uint32_t image, std::size_t loader)>& problem);
   Image decode(std::uint32_t image, Loader&);

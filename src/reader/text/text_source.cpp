@@ -128,6 +128,8 @@ Made read_text(const config::Record& block, const std::string& title, const Read
   const auto o = new_options<TextReaderOptions>(context);
   o->deserializer = title != "CNTKTextFormatReader";
   read_block(*o, block, title, context, {o->deserializer ? "type" : "readerType"});
+  // As speech data, with which it may be joined: whole utterances are written.
+  if (o->deserializer && context.action == "write") o->frame_mode = false;
   check_file(block, "file", o->file, context);
   if (!o->deserializer) return made<TextSource>(o, o->order.randomization(), o->truncation.truncation(trains(context)));
   // Inherited they only tell how the file will be read.
