@@ -194,6 +194,14 @@ ParallelMethod weights_between(const ParallelTrainOptions& o, const Groups& grou
   return m;
 }
 
+// Workers of the groups in front of this one.
+int workers_before(const GroupLayout& layout, int group, int serving_in_each) {
+  int workers = 0;
+  for (int g = 0; g < group && g < layout.groups(); ++g)
+    workers += layout.sizes[static_cast<std::size_t>(g)] - serving_in_each;
+  return workers;
+}
+
 // A hierarchy of masters. Serving ranks between the groups are groups of one, after all others.
 ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Groups& groups,
                                        const MethodContext& context) {
@@ -231,11 +239,8 @@ ParallelMethod servers_between_servers(const ParallelTrainOptions& o, const Grou
   levels.outer_waits = between && between->waits_for_all();
   if (o.traits().work_queue)
     levels.units = in.traits().work_queue ? MasterLevels::Units::of_workers : MasterLevels::Units::of_groups;
-  int first = 0, workers = 0;  // number of the group's first worker, and of all
-  for (int g = 0; g < layout.groups(); ++g) {
-    if (g == layout.group) first = workers;
-    workers += layout.sizes[static_cast<std::size_t>(g)] - serving;
-  }
+  const int first = workers_before(layout, layout.group, serving),
+            workers = workers_before(layout, layout.groups(), serving);
   if (groups.works && in.keeps_step()) {
     owned.push_back(group.split(levels.works ? 0 : 1));
     levels.step = owned.back().get();

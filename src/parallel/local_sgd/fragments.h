@@ -27,7 +27,7 @@ class FragmentStream {
   std::size_t fragments() const { return fragments_.size(); }
   void advance();                  // makes progress on messages
   bool step(const BlockSamples&);  // call after a minibatch; returns whether the result of an exchange was applied
-  // Of a rank without others, whose exchanges would change nothing. Of a run with more ranks, a result may be in flight.
+  // Of a rank alone, whose exchanges change nothing. A result of a run with more ranks may be in flight.
   bool step_alone(const BlockSamples&);
   void restart_alone();                         // applies it, and begins a block: the weights are the common ones
   bool acts_after(std::int64_t samples) const;  // whether step() with that many samples would offer or apply weights
