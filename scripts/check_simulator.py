@@ -98,7 +98,7 @@ def epochs_of(steps, *settings):
 
 
 def simulate(trainer, folder, cluster, link):
-    """Rows of the table, measured on the hosts of the runs, right before them: speed changes from minute to minute."""
+    """Rows of the table, measured on the hosts of the runs."""
     table, at = folder / 'simulate.jsonl', Path('/run/tutti-cluster') / cluster.name
     table.unlink(missing_ok=True)
     cluster.call('rate', 'none')
@@ -135,21 +135,26 @@ def check(trainer, folder, options):
     for hosts in options.hosts:
         with Cluster(hosts, options.name) as cluster:
             for link in options.links:
-                rows = simulate(trainer, folder, cluster, link)
-                cluster.call('rate', link)
-                for row in rows:
-                    method, bits = row['method'], row['bits']
-                    if options.only not in f'{method} {bits}':
-                        continue
-                    simulated = row['measures']['samples_per_second']
-                    measured = measure(trainer, folder, cluster, row)
-                    error = simulated / measured - 1
-                    results.append({'hosts': hosts, 'link': link, 'method': method, 'bits': bits, 'simulated': simulated, 'measured': measured})
+                for row in column(trainer, folder, cluster, link, options.only):
+                    results.append({'hosts': hosts, 'link': link, **row})
                     if options.rows:
                         with options.rows.open('a', encoding='utf-8') as out:
                             out.write(json.dumps(results[-1]) + '\n')
-                    print(f'{hosts} hosts  {link:>8}  {method:<24} {bits:>3}  simulated {simulated:9.0f}  measured {measured:9.0f}  {100 * error:+6.1f} %', flush=True)
     return results
+
+
+def column(trainer, folder, cluster, link, only):
+    """The methods on these hosts with this link. A machine's speed changes from minute to minute, so it is simulated before the runs and after
+    them; what counts is the mean time."""
+    before = [row for row in simulate(trainer, folder, cluster, link) if only in f'{row["method"]} {row["bits"]}']
+    cluster.call('rate', link)
+    measured = [measure(trainer, folder, cluster, row) for row in before]
+    after = {(row['method'], row['bits']): row for row in simulate(trainer, folder, cluster, link)}
+    for row, speed in zip(before, measured):
+        method, bits = row['method'], row['bits']
+        simulated = statistics.harmonic_mean([r['measures']['samples_per_second'] for r in (row, after[method, bits])])
+        print(f'{cluster.hosts} hosts  {link:>8}  {method:<24} {bits:>3}  simulated {simulated:9.0f}  measured {speed:9.0f}  {100 * (simulated / speed - 1):+6.1f} %', flush=True)
+        yield {'method': method, 'bits': bits, 'simulated': simulated, 'measured': speed}
 
 
 def report(results):
